@@ -112,9 +112,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--drive", action="append", default=[], metavar="DISK",
         help="only this drive, which is off, saves that, and is in no journal; may be repeated",
     )
-    _folders(verb(
+    removable = verb(
         "removable", "for packages: fails while an applied change stands on this host"
-    ))
+    )
+    _folders(removable)
+    removable.add_argument(
+        "--idle", action="store_true",
+        help="fail as well while a probe runs with the state folder, or a lease stands",
+    )
     _matrix(verb(
         "matrix", "measure the write+sync matrix of scratch space, in both cache modes"
     ))

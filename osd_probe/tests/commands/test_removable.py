@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from prepare_bench import host_of
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
@@ -34,8 +37,8 @@ def host(fake_host, tmp_path):
             self.journal().write(entry.key, encode(entry))
             return entry.key
 
-        def ask(self):
-            words = ["--state-dir", str(self.state), "--run-dir", str(tmp_path / "run")]
+        def ask(self, *more):
+            words = ["--state-dir", str(self.state), "--run-dir", str(tmp_path / "run"), *more]
             return removable(parse(["removable", *words]), self.rules)
 
     return Host()
@@ -84,3 +87,34 @@ def test_the_boot_rule_starts_nothing_and_may_stay(host):
     host.rules_d.mkdir()
     (host.rules_d / FILE_NAME).write_text(boot_rule((WWID,)))
     assert host.ask() == 0
+
+
+def test_a_lease_is_a_reason_where_it_should_be_over(host):
+    host.enter(EntryKind.LEASE, "l1")
+    with pytest.raises(ConflictError, match=r"still on this host: lease \(naa.d\)"):
+        host.ask("--idle")
+
+
+def test_no_folder_goes_from_under_a_probe_that_runs_with_it(host, tmp_path):
+    host.journal()
+    assert host.ask("--idle") == 0
+    code = (
+        "import sys\n"
+        f"sys.path[:0] = {[path for path in sys.path if path]!r}\n"
+        "from wcache_probe.journal.journal_file import StateFolder\n"
+        f"state = StateFolder({str(host.state)!r}, {str(tmp_path / 'run')!r})\n"
+        "state.lock()\n"
+        "print('up', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout.readline() == b"up\n"
+        assert host.ask() == 0
+        with pytest.raises(ConflictError, match=rf"probe \(pid {child.pid}\) is running"):
+            host.ask("--idle")
+    finally:
+        child.communicate()
+    assert host.ask("--idle") == 0

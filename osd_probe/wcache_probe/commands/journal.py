@@ -143,12 +143,23 @@ ADVICE = (
 def removable(options: argparse.Namespace, rules: RuleFolder) -> int:
     """0 where nothing that was applied on this host stands; else ConflictError, in one line.
 
-    Leases do not count: whoever removes the program has them restored first.
+    Leases do not count: whoever removes the program has them restored first.  With `--idle` they
+    do, and so does a probe that runs with the folder: it could begin another one.
     """
     standing: List[str] = []
     if os.path.isdir(options.state_dir):
-        sound, damaged = read_journal(StateFolder(options.state_dir, options.run_dir).journal)
+        state = StateFolder(options.state_dir, options.run_dir)
+        pid = state.holder() if options.idle else 0
+        if pid:
+            raise ConflictError(
+                f"a {state.program()} (pid {pid}) is running with {options.state_dir}",
+                "stop it first, where it runs in a container by its orchestrator",
+            )
+        sound, damaged = read_journal(state.journal)
         applied = [e.owner_id for e in sound.values() if e.kind is EntryKind.ACTION]
+        if options.idle:
+            leased = [e.domain_id for e in sound.values() if e.kind is EntryKind.LEASE]
+            standing += _named(leased, "lease")
         standing += _named(applied, "applied change")
         standing += _named(list(damaged), "unreadable journal entry")
     standing += _named(list(rules.standing()), "udev rule that starts wcache-probe")
