@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -303,3 +304,21 @@ def test_no_journal_is_made_below_a_parent_of_others(tmp_path):
     with pytest.raises(StorageError, match="parent belongs to another user"):
         StateFolder(str(parent / "state"), str(tmp_path / "run"))
     assert list(parent.iterdir()) == []
+
+
+def test_an_entry_that_could_not_be_written_leaves_no_mark(tmp_path):
+    full = []
+
+    def sync(fd):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.fsync(fd)
+
+    state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"), sync)
+    state.journal.write("lease/d2", "{}")
+    full.append(1)
+    for domain in ("d1", "d2"):
+        with pytest.raises(StorageError, match="No space left"):
+            state.journal.write(f"lease/{domain}", '{"new": 1}')
+    assert set(state.journal.read()) == {"lease/d2"}
+    assert marked(state) == ["d2"], "what is leased stays so"

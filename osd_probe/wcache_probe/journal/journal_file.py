@@ -164,12 +164,20 @@ class JournalFolder:
         why = why_others_change(self._folder) if entry_file_name(key) not in names else ""
         if why:
             raise StorageError(f"nothing is begun in {self._folder} ({why})", MEND)
-        if _is_lease(entry_file_name(key)):
+        lease = _is_lease(entry_file_name(key))
+        if lease:
             self.marks.show(entry_file_name(key), _drive_ids(text))
-        for folder in self._folders:
-            make_folder(folder, self._fsync)
-        self._folders = ()
-        write_whole(path, text, sync=self._fsync)
+        try:
+            for folder in self._folders:
+                make_folder(folder, self._fsync)
+            self._folders = ()
+            write_whole(path, text, sync=self._fsync)
+        except StorageError:
+            # nothing is leased: the mark would keep rules and other probes off for good
+            if lease and not os.path.lexists(path):
+                with contextlib.suppress(StorageError):
+                    self.marks.hide(entry_file_name(key))
+            raise
 
     def remove(self, key: str) -> None:
         """Remove an entry; on return it is gone from stable storage."""
