@@ -99,13 +99,7 @@ def prepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHos
         preparer.show(chosen)
         return 0
     with HostLock(options.run_dir).all_held():
-        # an entry that went and came again has the same key, and may name other drives
-        again = read_journal(state.journal) != (entries, damaged)
-        if again or preparer.preparation.rule_text() != before:
-            raise NotReadyError(
-                f"the {'journal' if again else 'boot rule'} has changed meanwhile",
-                "run `wcache-probe prepare` again",
-            )
+        _require_as_seen(state, preparer.preparation, ((entries, damaged), before), "prepare")
         rule = preparer.write_rule(chosen)
     # an image takes its time, and a lease may have to end meanwhile
     code = preparer.see_to_images(rule)
@@ -266,8 +260,8 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
     """Take the boot rule away, or drives out of it, where no journal and no drive needs it."""
     if options.drive:
         return _unprepare_drives(options, preparer, host)
+    state, preparation = StateFolder(options.state_dir, options.run_dir), preparer.preparation
     with HostLock(options.run_dir).all_held():
-        state = StateFolder(options.state_dir, options.run_dir)
         held = sorted(state.journal.read())
         if held:
             raise ConflictError(
@@ -276,20 +270,38 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
                 "see `wcache-probe status`",
             )
         _refuse_leases_elsewhere(state)
-        names = Names(preparer.preparation, options.run_dir, {}, {}, but_the_rule=True)
-        need = needing_the_rule(preparer.preparation, host, names)
-        if need:
-            raise ConflictError(
-                f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
-                "reboot nothing else would make the kernel flush there",
-                "keep it, it starts no program; once these caches are on, `wcache-probe unprepare` "
-                f"removes it; by hand: {FOUND_OFF}",
-            )
+        seen = read_journal(state.journal), preparation.rule_text()
+    # a drive that hangs must hold up no restore: all are asked without the lock
+    names = Names(preparation, options.run_dir, {}, {}, but_the_rule=True)
+    need = needing_the_rule(preparation, host, names)
+    if need:
+        raise ConflictError(
+            f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
+            "reboot nothing else would make the kernel flush there",
+            "keep it, it starts no program; once these caches are on, `wcache-probe unprepare` "
+            f"removes it; by hand: {FOUND_OFF}",
+        )
+    with HostLock(options.run_dir).all_held():
+        _refuse_leases_elsewhere(state)
+        _require_as_seen(state, preparation, seen, "unprepare")
         gone = preparer.remove_rule()
     code = preparer.clear_images()
     wake(state.holder())
     say("this host is no longer prepared" if gone else "this host was not prepared")
     return code
+
+
+def _require_as_seen(
+    state: StateFolder, preparation: Preparation, seen: Tuple[object, str], verb: str
+) -> None:
+    """Raise NotReadyError where journal or boot rule are not what they were at the look."""
+    # an entry that went and came again has the same key, and may name other drives
+    again = read_journal(state.journal) != seen[0]
+    if again or preparation.rule_text() != seen[1]:
+        raise NotReadyError(
+            f"the {'journal' if again else 'boot rule'} has changed meanwhile",
+            f"run `wcache-probe {verb}` again",
+        )
 
 
 def _refuse_leases_elsewhere(state: StateFolder) -> None:
@@ -307,33 +319,35 @@ def _unprepare_drives(
 ) -> int:
     """Take drives that keep themselves off out of the boot rule, with what shares their switch."""
     preparer.check_rule()
+    state, preparation = StateFolder(options.state_dir, options.run_dir), preparer.preparation
     with HostLock(options.run_dir).all_held():
-        state = StateFolder(options.state_dir, options.run_dir)
         _refuse_leases_elsewhere(state)
-        preparation = preparer.preparation
-        names = Names(
-            preparation, options.run_dir, *read_journal(state.journal), but_the_rule=True
-        )
-        lines, gone = preparation.look().lines, set()
-        for word in options.drive:
-            name = word.removeprefix("/dev/")
-            wwid = dict(host.disks()).get(name, "")
-            if not is_named(wwid, lines):
-                raise NotFoundError(
-                    f"the boot rule names no drive {printable(name)[:64]}",
-                    "see `wcache-probe look`",
-                )
-            why = _why_pinned(host, name, wwid, names)
-            if why:
-                raise ConflictError(
-                    f"the boot rule goes on naming {name}: {why}",
-                    "only a drive that is off, saves that itself, and that nothing of wcache's "
-                    f"names can do without: see {FOUND_OFF}",
-                )
-            gone |= {line_of(one.wwid) for one in _together(host, name, wwid)}
-        record = preparation.record()
-        preparer.check_images(image_elsewhere=record is not None and record.image_elsewhere)
-        kept = tuple(sorted(filter(pins_one, lines - gone)))
+        seen = read_journal(state.journal), preparation.rule_text()
+    # a drive that hangs must hold up no restore: all are asked without the lock
+    names = Names(preparation, options.run_dir, *seen[0], but_the_rule=True)
+    lines, gone = preparation.look().lines, set()
+    for word in options.drive:
+        name = word.removeprefix("/dev/")
+        wwid = dict(host.disks()).get(name, "")
+        if not is_named(wwid, lines):
+            raise NotFoundError(
+                f"the boot rule names no drive {printable(name)[:64]}",
+                "see `wcache-probe look`",
+            )
+        why = _why_pinned(host, name, wwid, names)
+        if why:
+            raise ConflictError(
+                f"the boot rule goes on naming {name}: {why}",
+                "only a drive that is off, saves that itself, and that nothing of wcache's "
+                f"names can do without: see {FOUND_OFF}",
+            )
+        gone |= {line_of(one.wwid) for one in _together(host, name, wwid)}
+    record = preparation.record()
+    preparer.check_images(image_elsewhere=record is not None and record.image_elsewhere)
+    kept = tuple(sorted(filter(pins_one, lines - gone)))
+    with HostLock(options.run_dir).all_held():
+        _refuse_leases_elsewhere(state)
+        _require_as_seen(state, preparation, seen, "unprepare")
         rule = preparer.write_rule(Chosen((), kept=kept))
     code = preparer.see_to_images(rule)
     wake(state.holder())

@@ -12,6 +12,7 @@ from wcache.core.drive.saved_off import PRICE, saves_off, why_pinned
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, RefusalKind
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Transport
 from wcache_probe.commands import prepare as command
+from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.preparation import told_once
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
@@ -319,3 +320,40 @@ def test_what_shares_its_switch_goes_with_it(desk):
     assert desk.named() == ["sda", "sdb", "sdc"]
     assert desk.unprepare("--drive=sda") == 0
     assert desk.named() == ["sdb"]
+
+
+def while_it_asks(desk, monkeypatch, do):
+    """Do something the first time that `unprepare` asks a drive."""
+    asked, real = [], desk.host.appeared
+
+    def appeared(*words):
+        if not asked:
+            asked.append(words)
+            do()
+        return real(*words)
+
+    monkeypatch.setattr(desk.host, "appeared", appeared)
+    return asked
+
+
+@pytest.mark.parametrize("words", [("--drive=sda",), ()])
+def test_a_drive_that_unprepare_asks_holds_up_no_restore(desk, monkeypatch, words):
+    desk.prepare("--drive=sda")
+
+    def restored():
+        with HostLock(desk.run, wait_s=0.0).held("naa.another-one"):
+            pass
+
+    asked = while_it_asks(desk, monkeypatch, restored)
+    desk.unprepare(*words)
+    assert asked
+
+
+@pytest.mark.parametrize("words", [("--drive=sda",), ()])
+def test_a_change_that_came_while_unprepare_asked_keeps_the_rule(desk, monkeypatch, words):
+    desk.prepare("--drive=sda")
+    named = desk.named()
+    while_it_asks(desk, monkeypatch, desk.journal)
+    with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
+        desk.unprepare(*words)
+    assert desk.named() == named
