@@ -1,6 +1,7 @@
 """Whatever else on the host sets write caches is named with its file and line, and nothing else."""
 
 import os
+import time
 
 import pytest
 from wcache.core.model import CacheMode, FindingCode
@@ -291,3 +292,20 @@ def test_a_file_that_starts_very_many_is_followed_so_often(host, tmp_path):
     assert details(tmp_path) == []
     host("etc/rc.local", f"{names[-1]}\n")
     assert len(details(tmp_path)) == 1
+
+
+def test_a_table_of_an_ordinary_user_costs_no_minute(tmp_path):
+    """One line of set-features took 1.5 s once."""
+    tables = tmp_path / "var/spool/cron/crontabs"
+    tables.mkdir(parents=True)
+    for word in ("nvme set-feature ", "sdparm ", "hdparm "):
+        line = "* * * * * " + word * (4000 // len(word))
+        (tables / word.split()[0]).write_text(f"{line}\n" * 20)
+    slow = "* * * * * root " + "nvme set-feature " * 235
+    (tmp_path / "etc/cron.d").mkdir(parents=True)
+    (tmp_path / "etc/cron.d/own").write_text(f"{slow}\n" * 60)
+    began_s = time.process_time()
+    assert foreign_rules.find(str(tmp_path)) == []
+    assert time.process_time() - began_s < 3.0
+    (tables / "root").write_text("* * * * * " + "x" * 600 + "; nvme set-feature /dev/nvme0 -f 6\n")
+    assert [one.subject for one in foreign_rules.find(str(tmp_path))] == ["root"]

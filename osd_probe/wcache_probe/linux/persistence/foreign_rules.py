@@ -61,6 +61,7 @@ STEPS_MAX = 3  # a rule starts a script, which starts one, which starts one
 FOUND_MAX = 16
 _BYTES_MAX = 262_144
 _LINE_CHARS_MAX = 4096
+_USER_CHARS_MAX = 512  # of what any user writes: what is looked for takes the square of that
 
 _ATTRIBUTE = r"(cache_type|write_cache)"
 # An assignment ("=", not the comparison "=="), a tool that switches, a setting of a daemon.
@@ -72,7 +73,9 @@ _RUNS = (
     rf"|\bfor\s+\w+\s+in\s.*/{_ATTRIBUTE}\b"
     r"|\bsdparm\b(?!.*(\s-g|--get)\b).*\bWCE\b"
     r"|\bhdparm\b.*\s-[a-zA-Z]*W\s*[01]"
-    r"|\bnvme\b.*\bset-feature\b.*-f(eature-id)?[ =]*(0x0?)?6\b"
+    # from the first of each word on: what any user's table says must not be tried from all
+    r"|^(?:(?!\bnvme\b).)*\bnvme\b(?:(?!\bset-feature\b).)*\bset-feature\b"
+    r".*-f(eature-id)?[ =]*(0x0?)?6\b"
     r"|\bsmartctl\b.*(\s-s|--set)[ =]*wcache\b"
     r"|\s-e\s+wcache,"
     r"|\bopenSeaChest\w*\b.*--(sctW|w)riteCache[= ]+(enable|disable)\b"
@@ -155,11 +158,17 @@ def _lines(root: str, path: str) -> List[Tuple[int, str]]:
     return [*found, (begins, whole)] if whole else found
 
 
+def _is_of_user(path: str) -> bool:
+    """Whether a file is the table of an ordinary user."""
+    return path.startswith("/var/spool/") and os.path.basename(path) != "root"
+
+
 def _setting(file: _File, lines: List[Tuple[int, str]]) -> Optional[Finding]:
     """The first line that sets a cache, where there is one."""
     sets = _STARTED_SETS if file.started_by else _SETS
+    chars_max = _USER_CHARS_MAX if _is_of_user(file.path) else _LINE_CHARS_MAX
     for number, line in lines:
-        if sets.search(line):
+        if sets.search(line[:chars_max]):
             by = f" (started by {printable(file.started_by[0])})" if file.started_by else ""
             return Finding(
                 FindingCode.FOREIGN_RULE, Severity.WARNING,
@@ -172,8 +181,7 @@ def _setting(file: _File, lines: List[Tuple[int, str]]) -> Optional[Finding]:
 def _started(file: _File, lines: List[Tuple[int, str]], own: Dict[str, str]) -> Iterator[str]:
     """What the commands of a file may start: paths, and names in an admin's folders."""
     # an ordinary user's table starts nothing that could set a cache, and leads root nowhere
-    of_user = file.path.startswith("/var/spool/") and os.path.basename(file.path) != "root"
-    if of_user or len(file.started_by) >= STEPS_MAX:
+    if _is_of_user(file.path) or len(file.started_by) >= STEPS_MAX:
         return
     for _, line in lines:
         for command, of_udev in _commands(file, line):
