@@ -5,6 +5,7 @@ import time
 
 import pytest
 from wcache.core.model import CacheMode, FindingCode
+from wcache_probe.linux.block.host_files import Mount
 from wcache_probe.linux.persistence import foreign_rules
 from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 
@@ -309,3 +310,21 @@ def test_a_table_of_an_ordinary_user_costs_no_minute(tmp_path):
     assert time.process_time() - began_s < 3.0
     (tables / "root").write_text("* * * * * " + "x" * 600 + "; nvme set-feature /dev/nvme0 -f 6\n")
     assert [one.subject for one in foreign_rules.find(str(tmp_path))] == ["root"]
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "autofs"])
+def test_nothing_is_asked_of_a_file_system_whose_server_may_be_gone(
+    host, tmp_path, monkeypatch, kind
+):
+    host("mnt/far/set.sh", "hdparm -W0 /dev/sda\n")
+    host("etc/crontab", "0 3 * * * root /mnt/far/set.sh\n")
+    assert [one.subject for one in foreign_rules.find(str(tmp_path))] == ["set.sh"]
+    asked, real = [], os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: asked.append(path) or real(path))
+    table = [
+        Mount("8:1", "/", "ext4", (), "/dev/sda1"),
+        Mount("0:9", str(tmp_path / "mnt/far"), kind, (), "server:/far"),
+    ]
+    monkeypatch.setattr(foreign_rules, "mounts", lambda proc: table)
+    assert foreign_rules.find(str(tmp_path)) == []
+    assert [path for path in asked if "far" in path] == []

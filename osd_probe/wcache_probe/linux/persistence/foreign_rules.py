@@ -15,7 +15,15 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from wcache.core.model import Finding, FindingCode, Severity
 
 from ... import safe_files
-from ..block.host_files import entries, printable, read_table, read_text
+from ..block.host_files import (
+    NETWORK,
+    entries,
+    mount_of,
+    mounts,
+    printable,
+    read_table,
+    read_text,
+)
 from .udev_rule import FILE_NAME, PREFIX
 
 # a file of one folder hides one of the same name in a later one (udev(7), tmpfiles.d(5),
@@ -110,6 +118,7 @@ def find(root: str = "/") -> List[Finding]:
     seen: Set[str] = set()
     listed: Set[str] = set()
     own = _names_in(root, _OF_ADMIN)
+    table = mounts("/proc")
     todo = [_File("/" + os.path.relpath(path, root)) for path in _files(root)][:FILES_MAX]
     most = len(todo) + STARTED_MAX
     for file in todo:  # which grows meanwhile
@@ -122,6 +131,10 @@ def find(root: str = "/") -> List[Finding]:
         found += [setting] if setting else []
         for path in _started(file, lines, own):
             on_host = _on_host(root, path)
+            # a server that is gone would have us wait for ever
+            mount = mount_of(table, os.path.normpath(on_host))
+            if mount is not None and mount.kind in (*NETWORK, "autofs"):
+                continue
             if len(todo) < most and os.path.lexists(on_host) and on_host not in listed:
                 listed.add(on_host)
                 todo.append(_File(path, (*file.started_by, file.path)))
