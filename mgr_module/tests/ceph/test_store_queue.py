@@ -63,6 +63,33 @@ def test_the_end_removes_all_keys_and_nothing_is_written_after_it():
     assert (queue.keys(""), queue.get("report/h1")) == ([], None)
 
 
+def test_the_end_removes_parts_whose_whole_value_was_never_stored():
+    queue, kv, _ = a_queue()
+    kv.kept = kv.copy = {"record/c1.0.0#0123456789abcdef.0": "a", "version": "1"}
+    ended = Told()
+    queue.end(ended)
+    work_off(queue)
+    assert (kv.kept, ended.answers) == ({}, [None])
+
+
+def test_a_write_that_may_wait_and_fails_as_the_end_is_ordered_is_not_tried_again():
+    queue, kv, clock = a_queue()
+    ended = Told()
+
+    def ordered_meanwhile(key):
+        if not queue._ended:
+            queue.end(ended)
+            return True
+        return False
+
+    kv.fails = ordered_meanwhile
+    queue.write_later("report/h1", "a")
+    work_off(queue)
+    clock.now_s += RETRY_S
+    work_off(queue)
+    assert (kv.kept, ended.answers) == ({}, [None])
+
+
 def test_where_the_end_fails_the_queue_goes_on_to_write():
     queue, kv, _ = a_queue()
     kv.kept = kv.copy = {"run/1": "a"}

@@ -132,6 +132,8 @@ class StoreQueue:
                     self._written_at_s = kept
                 self._written_at_s[write.key] = now_s
                 return
+            if self._ended:
+                return  # what is tried again would come after the end
             self._later_at_s = now_s + RETRY_S
             if write.key not in self._later:  # the order stays: the first is tried first again
                 self._later[write.key] = self._fresh[write.key] = write.text
@@ -231,7 +233,8 @@ class StoreQueue:
             self._ended = error is None
             done(error)
 
-        keys = self.keys("")
+        # parts of a write that was cut off too, which have no whole key
+        keys = sorted(self.sizes(""))
         with self._lock:
             self._ended = True
             for key in self._later:
