@@ -3,6 +3,7 @@
 import errno
 from dataclasses import replace
 
+import memory_world
 import pytest
 from mgr_fakes.store import MemoryStore
 from module_world import (
@@ -11,6 +12,7 @@ from module_world import (
     a_mgr,
     all_modes,
     applied,
+    change_osd,
     fine,
     measured,
     ok,
@@ -367,6 +369,35 @@ def test_a_plan_that_cannot_be_read_is_not_taken_for_one_that_went_back():
     assert mgr.store.kept["rollout/p1"] == "damaged"
     (kept,) = said(mgr, "leave", keep=True, dry_run=True)["keeps"]
     assert (kept["plan_id"], kept["what"]) == ("p1", "and that cannot be read")
+
+
+@pytest.mark.parametrize("way", ["back", "keep"])
+def test_it_waits_for_a_larger_target_of_an_osd_that_is_down_and_may_run_on(way):
+    mgr = memory_world.raised(memory_world.begun(memory_world.a_mgr()))
+    down = min(memory_world.leased(mgr))
+    mgr.osd_memory.osds[down].up = False
+    change_osd(mgr, down, up=False)
+    refused(mgr, "leave", errno.EAGAIN, **{way: True})
+    settled(mgr)
+    error = refused(mgr, "leave", errno.EAGAIN, **{way: True})
+    assert f"trial t1 is ended and taken back first, and waits for osd.{down}, whose" in error
+    assert memory_world.leased(mgr).keys() == {down}
+    mgr.osd_memory.osds[down].up = True  # it was cut off, and not restarted
+    change_osd(mgr, down, up=True)
+    mgr.steps(5, 10.0)
+    assert leave(mgr, **{way: True})["left"]
+    assert memory_world.leased(mgr) == {}
+
+
+def test_it_waits_for_no_target_of_an_osd_on_a_host_that_is_gone():
+    mgr = memory_world.raised(memory_world.begun(memory_world.a_mgr()))
+    mgr.osd_memory.osds[0].up = False
+    change_osd(mgr, 0, up=False)
+    refused(mgr, "leave", errno.EAGAIN, back=True)
+    settled(mgr)
+    mgr.now_s += 600
+    mgr.probes["h1"].turn()
+    assert leave(mgr, back=True, gone="h0")["hosts"]
 
 
 def test_a_name_that_is_none_is_refused_before_anything_ends():

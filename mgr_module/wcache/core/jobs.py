@@ -140,6 +140,11 @@ class Trial(Job, Protocol):
         """What it has for itself: nothing else is begun on that meanwhile."""
 
     @property
+    def owed(self) -> Tuple[int, ...]:
+        """The OSDs that may have what it gave them; it is not over before none is left."""
+        return tuple(self.state.owed)
+
+    @property
     def failed(self) -> str:
         """Why it came to nothing; "" where it goes on, or did what it should."""
 

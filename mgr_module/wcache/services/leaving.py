@@ -36,6 +36,7 @@ from ..core.setting.domain_settings import OptionSetting
 from ..core.text import arguments, chained, command, commented, many, named
 from ..deployment.places import Form, checked_hostname
 from ..engine.engine import Engine
+from ..engine.under_way import open_jobs
 from ..engine.world import World
 from .deploying import AGAIN, AgentService
 from .guards import require_store, would
@@ -146,8 +147,15 @@ class LeaveService:
     def _end_all(self, back: bool, gone: FrozenSet[str]) -> None:
         """End what is under way, and have all plans go back; raises NotReadyError until it has."""
         world = self._engine.world()
-        open_ = [*world.open_runs, *world.open_plans, *(each.words for each in world.reserved)]
+        owed = _owed(world, gone)
+        open_ = [
+            *world.open_runs, *world.open_plans, *(each.words for each in world.reserved), *owed,
+        ]
         waits = [line for one in world.open_plans for line in world.rollouts[one].waits_for]
+        waits += [
+            f"{names}, whose target goes back once up, or once removed from the cluster"
+            for names in owed.values()
+        ]
         if open_:
             why = f", and waits for {waits[0]}" if waits else ""
             raise NotReadyError(f"{named(open_)} is ended and taken back first{why}", AGAIN)
@@ -236,6 +244,20 @@ def _changed(world: World) -> List[Rollout]:
     """Plans of which something is as they have set it, the newest first."""
     plans = sorted(world.plans, key=lambda plan: plan_order(plan.plan_id), reverse=True)
     return [plan for plan in plans if plan.touched]
+
+
+def _owed(world: World, gone: FrozenSet[str]) -> Dict[str, str]:
+    """By trial that ended: OSDs that are down in the map, and may run on with what it gave them.
+
+    Nothing waits for those on hosts that are gone.
+    """
+    found, osds = {}, world.cluster.osds
+    for trial_id in open_jobs(world.trials):
+        trial = world.trials[trial_id]
+        here = [i for i in trial.owed if i not in osds or osds[i].hostname not in gone]
+        if here and trial.holds is None:
+            found[f"trial {trial_id}"] = named([f"osd.{osd_id}" for osd_id in here])
+    return found
 
 
 def _unreadable(world: World) -> List[str]:
