@@ -271,8 +271,9 @@ def ended(world: World, owner: str) -> Optional[Ended]:
             done.status is RolloutStatus.DONE, done.reason or done.status.value,
             sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
             sum(c.status is ChangeStatus.APPLIED for c in done.changes),
-            done.undone or done.status is RolloutStatus.PLANNED,  # it was never begun
+            done.undone,
             frozenset(str(c.drive_model) for c, _ in done.mode_changes if c.drive_model),
+            done.status is not RolloutStatus.PLANNED,
         )
     runs = [m for m in world.runs.values() if m.spec.campaign_id == owner]
     if any(not machine.over for machine in runs):

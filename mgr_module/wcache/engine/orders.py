@@ -148,12 +148,11 @@ class Orders(Executor):
         self.prune()
 
     def remove_plan(self, plan_id: str) -> None:
-        """Forget a plan that was never begun; its number is not used again."""
+        """Forget a plan that was never begun; where it was noted its number is not used again."""
         self.require_lock()
         del self.rollouts[plan_id]
         self.persistence.forget(plan_id)
         self.archive.plans.drop(plan_id)
-        self.note("admin", plan_id, "removed; it was never begun")
 
     def steer(
         self, plan_id: str, act: Callable[[RolloutMachine], List[Action]]

@@ -48,7 +48,7 @@ from .guards import (
     require_thawed,
     would,
 )
-from .plans.plans import PlanService
+from .plans.plans import PlanService, planned_words
 
 LOOK_EVERY_S = 5.0
 # While something is under way, what else there is may wait: a look at all drives is not free.
@@ -332,17 +332,25 @@ class AutoService:
             if not plan_id:
                 nothing = "" if wish.knob else "there is nothing to change"
                 return "; ".join(plan["left_alone"][:2]) or nothing
-            kept = orders.look(now)
-            # what is refused beside others is no plan that ended badly
-            require_apart(kept, kept.rollouts[plan_id].rollout)
+            kept, before, said = orders.look(now), self.state, [planned_words(changes)]
             if wish.knob:
-                orders.note(AUTO, plan_id, wish.why)
+                said.append(wish.why)
                 changes = len({osd_id for step in plan["changes"] for osd_id in (
                     *(item["osd_id"] for item in step.get("expect", ())),
                     *step.get("osd_ids", ()),
                 )})
-            self._keep(begun(self.state, wish, plan_id, 0.0, 0, changes), orders)
-            self._plans.applied(orders.look(now), orders, plan_id, persist=persist, by=AUTO)
+            try:
+                require_apart(kept, kept.rollouts[plan_id].rollout)
+                self._keep(begun(before, wish, plan_id, 0.0, 0, changes), orders)
+                self._plans.applied(
+                    orders.look(now), orders, plan_id, persist=persist, by=AUTO, said=said
+                )
+            except WcacheError:
+                # what is refused is no plan that ended badly
+                self._keep(before, orders)
+                if orders.rollouts[plan_id].over:
+                    orders.remove_plan(plan_id)
+                raise
             if without:
                 orders.note(AUTO, plan_id, without)
         return ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wcache.core.automation.deciding import DriveSeen, Seen, begun, decide, turned
+from wcache.core.automation.deciding import DriveSeen, Seen, Wish, begun, decide, turned
 from wcache.core.automation.state import (
     ASIDE_MAX,
     Allowance,
@@ -14,6 +14,7 @@ from wcache.core.automation.state import (
     ClassMode,
     Ended,
     Mode,
+    PlannedAnew,
     Purpose,
     Tried,
     find_undone,
@@ -100,6 +101,23 @@ def test_what_an_admin_decides_anew_is_not_contested_any_more():
     assert by_auto[0].contested
     assert find_undone(undone, {("h", "d"): Applied("p3", WT)}, {("h", "d"): WT}, 9.0) == ()
     assert find_undone(undone, {}, {("h", "d"): WB}, 9.0) == ()
+
+
+def test_what_holds_a_host_ends_with_an_admins_word_on_a_class_of_its_drives():
+    held = (PlannedAnew("options", "h1", "x"), PlannedAnew("options", "h2", "y"))
+    state, seen = replace(ON, anew=held), Seen((drive(1), drive(2, device_class="ssd")))
+    assert turned(state, seen, "ssd", Mode.APPLY).anew == held[:1]
+    assert turned(state, seen, None, Mode.APPLY).anew == ()
+
+
+@pytest.mark.parametrize("purpose", [Purpose.APPLY, Purpose.DIVIDE])
+def test_a_plan_that_was_never_begun_says_nothing_and_costs_nothing(purpose):
+    state = known(drive(1))
+    knob = "options" if purpose is Purpose.DIVIDE else ""
+    wish = Wish(purpose, ("hdd",), (drive(1).key,), "", tokens=("t1",), knob=knob)
+    seen = Seen((), ended={"p1": Ended(False, "planned", begun=False)})
+    spent = begun(state, wish, "p1", 0.0, 0, 1)
+    assert decide(spent, seen, LIMITS, 0.0).state == state
 
 
 def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():

@@ -314,6 +314,25 @@ def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
     assert "`auto` does not apply it before that" in ok(mgr.command("recommend"))
 
 
+def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
+    mgr = standing("recommend")
+    mgr.probes["h1"].muted = True
+    mgr.steps(20, 6.0)  # silent, and its report is still taken for what is there
+    before = said(mgr, "auto status")["spent_today"]
+    ok(mgr.command("auto", mode="apply"))
+    mgr.steps(200, 6.0)
+    assert said(mgr, "plan ls")["plans"] == []
+    assert "probes_heard" in said(mgr, "auto status")["waiting"]
+    assert said(mgr, "auto status")["left_alone"] == []
+    assert said(mgr, "auto status")["spent_today"] == before
+    assert not [row for row in said(mgr, "history")["history"] if row["what"] == "p1"]
+    mgr.probes["h1"].muted = False
+    mgr.restart()
+    mgr.report_all()
+    go_on(mgr, REFUSED_WAIT_S)
+    assert all_modes(mgr) == {WT}
+
+
 def test_a_class_of_its_own_has_a_mode_of_its_own():
     mgr = a_mgr()
     assert mgr.command("auto", mode="apply", scope="class:nvme")[0] == -errno.ENOENT

@@ -136,13 +136,14 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
     """Set a mode as an admin says: what is there now is not new, and nothing is held."""
     kept = [item for item in state.modes if device_class and item.device_class != device_class]
     mine = [item for item in seen.drives if device_class in (None, "", item.device_class)]
+    hosts = {item.key[0] for item in mine}
     added = [i.token for i in mine if mode_of(state.modes, i.device_class) is Mode.OFF]
     known = _tokens((*state.known, *added), seen)
     return replace(
         state, modes=(*kept, ClassMode(device_class or "", mode)), known=known,
         fresh=tuple(name for name in state.fresh if name not in set(known)),
         tried=tuple(t for t in state.tried if device_class not in (None, "", t.device_class)),
-        anew=state.anew if device_class else (),
+        anew=tuple(item for item in state.anew if device_class and item.host not in hosts),
     )
 
 
@@ -240,9 +241,11 @@ def _settled(
         aside=tuple(item for item in state.aside if item is not pending),
         spent=state.spent.plus(
             ended.seconds - pending.seconds, ended.bytes_written - pending.bytes_written,
-            0 if anew else ended.changes - pending.changes,
+            0 if anew and ended.begun else ended.changes - pending.changes,
         ),
     )
+    if not ended.begun:
+        return state
     why = "" if ended.good else ended.why or "its plan did not end well"
     if anew:
         host = (pending.knob, pending.host)

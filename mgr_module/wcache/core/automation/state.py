@@ -309,7 +309,8 @@ class Pending:
 class Ended:
     """How what was begun last has ended, and what it took.
 
-    `good`: it came to its own end.  `undone`: its end says nothing of its drive models.
+    `good`: it came to its own end.  `begun`: it was begun at all, or else it has said nothing.
+    `undone`: its end says nothing of its drive models.
     `drive_models`: what a plan was to change.  They are the plan's own word, as reports of its
     hosts may still be awaited when it ends.
     """
@@ -321,6 +322,7 @@ class Ended:
     changes: int = 0
     undone: bool = False
     drive_models: FrozenSet[str] = frozenset()
+    begun: bool = True
 
 
 @dataclass(frozen=True)

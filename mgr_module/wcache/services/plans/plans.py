@@ -12,6 +12,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Sequence,
     Tuple,
     Union,
 )
@@ -119,9 +120,9 @@ class PlanService:
             return _kept(orders, made)
 
     def planned(self, world: World, orders: Orders, knob: str, asked: Asked) -> Dict[str, Any]:
-        """Plan by a look that holds."""
+        """Plan by a look that holds; nothing is noted before it is begun."""
         plan_id, reported = orders.new_plan_id(), orders.refresh()
-        return _kept(orders, self._made(world, plan_id, reported, knob, asked))
+        return _kept(orders, self._made(world, plan_id, reported, knob, asked), noted=False)
 
     def _made(
         self, world: World, plan_id: str, reported: Age, knob: str, asked: Asked
@@ -168,6 +169,7 @@ class PlanService:
             if not dry_run:
                 require_store(world)
                 orders.remove_plan(plan_id)
+                orders.note(ADMIN, plan_id, "removed; it was never begun")
         if dry_run:
             return Steered(plan_id, False, dry_run=True, would=[f"forget plan {plan_id}"])
         return Steered(plan_id, True, undo=anew(rollout))
@@ -229,8 +231,12 @@ class PlanService:
         self, world: World, orders: Orders, plan_id: str,
         need_not: Tuple[Precondition, ...] = (), *, trial: bool = False, persist: bool = False,
         by: str = ADMIN, own: Optional[OwnTrial] = None, turn_on: bool = False,
+        said: Sequence[str] = (),
     ) -> Steered:
-        """Apply by a look that holds; `own` is a trial in place of the plan's first change."""
+        """Apply by a look that holds; `own` is a trial in place of the plan's first change.
+
+        `said` is noted before it is begun.
+        """
         require_thawed(world)
         rollout = require_plan(world.rollouts, plan_id).rollout
         orders.refresh()
@@ -256,7 +262,8 @@ class PlanService:
             require_measured(rollout)
         given = (("trial", trial), ("persist", persist), ("consent-turn-on", turn_on))
         words = "".join(f" --{name}" for name, is_given in given if is_given)
-        orders.note(by, plan_id, f"apply{words} requested")
+        for text in (*said, f"apply{words} requested"):
+            orders.note(by, plan_id, text)
         orders.steer(
             plan_id, lambda plan: plan.consent(trial=trial, persist=persist, writeback=turn_on)
         )
@@ -345,12 +352,18 @@ def _asked_again(rollout: Rollout, need_not: Tuple[Precondition, ...]) -> Dict[s
     return {**told, "text": f"nothing changes: {plan_id} is {status}", "next": NOTHING}
 
 
-def _kept(orders: Orders, made: _Made) -> Dict[str, Any]:
+def planned_words(changes: int) -> str:
+    """How it is noted that a plan was made."""
+    return f"planned {many(changes, 'change')}"
+
+
+def _kept(orders: Orders, made: _Made, noted: bool = True) -> Dict[str, Any]:
     rollout = made.rollout
     if rollout is None:
         made.wanted.remember(())
         return made.told
     orders.add_rollout(rollout)
     made.wanted.remember(rollout.changes)
-    orders.note(rollout.by, rollout.plan_id, f"planned {many(len(rollout.changes), 'change')}")
+    if noted:
+        orders.note(rollout.by, rollout.plan_id, planned_words(len(rollout.changes)))
     return {**made.told, "plan_id": rollout.plan_id}
