@@ -46,7 +46,7 @@ from .evidence import foreign
 from .tables import NUMBER, Column, cost_words, known, listing, model_of
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
-Held = Callable[[], Mapping[Tuple[str, str], str]]
+Held = Callable[[World], Mapping[Tuple[str, str], str]]
 """By device class and drive model: why `auto` does not apply its mode by itself any more."""
 
 
@@ -71,7 +71,7 @@ class Recommended:
 
     def rows(self, world: World, scope: Scope) -> List[Dict[str, Any]]:
         """The recommendations as plain data."""
-        rows, held = [], self.held()
+        rows, held = [], self.held(world)
         drives = counted(
             world.believed_reports, world.cluster, throwaway=world.options.throwaway_cluster
         )

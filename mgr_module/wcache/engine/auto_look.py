@@ -10,9 +10,9 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 from ..core.automation.deciding import DriveSeen, Seen, Wish
 from ..core.automation.state import Applied, AutoState, Ended, Key, ModelKey
-from ..core.change.change import ChangeStatus
+from ..core.change.change import BACK, ChangeStatus
 from ..core.change.preconditions import precondition_text
-from ..core.change.rollout_state import RolloutStatus
+from ..core.change.rollout_state import UNDER_WAY, RolloutStatus
 from ..core.cluster import ClusterState
 from ..core.drive.safety import may_toggle
 from ..core.experiment.run_state import RunStatus
@@ -182,7 +182,8 @@ def look(
         waits=waiting, of_plans=frozenset(world.of_plans),
         knobs=frozenset(change.setting.knob for plan in plans for change in plan.config_changes),
         under_way=_under_way(world, waiting), wishes=tuple(wishes),
-        went_back=_went_back(world), without=tuple(world.unreported(waited_for=False)),
+        went_back=_went_back(world), taken_back=taken_back(world),
+        without=tuple(world.unreported(waited_for=False)),
     )
 
 
@@ -204,6 +205,33 @@ def _went_back(world: World) -> Dict[ModelKey, str]:
         if mark is not None and mark.mode is item.mode:
             found[item.device_class, str(item.drive_model)] = mark.plan_id
     return found
+
+
+def taken_back(world: World) -> Dict[ModelKey, Tuple[str, float]]:
+    """List plans that an admin took back, of drive models in the mode of their verdict, and when.
+
+    Another plan of his that changed such a drive since, and stands, is his newer word.
+    """
+    modes = {
+        (item.device_class, str(item.drive_model)): item.mode for item in world.recommendations
+    }
+    found: Dict[ModelKey, Tuple[str, float]] = {}
+    stands: Dict[ModelKey, float] = {}
+    rollouts = [machine.rollout for machine in world.rollouts.values()]
+    for rollout in rollouts if any(rollout.by_will for rollout in rollouts) else ():
+        ended_at_s = world.now_s if rollout.status in UNDER_WAY else rollout.ended_at_s
+        for change, setting in rollout.mode_changes:
+            key = (change.device_class, str(change.drive_model))
+            if modes.get(key) is not setting.after:
+                continue
+            if rollout.by_will and change.status in BACK:
+                found[key] = max(
+                    found.get(key, ("", 0.0)), (rollout.plan_id, ended_at_s),
+                    key=lambda item: item[1],
+                )
+            elif change.status is ChangeStatus.APPLIED and rollout.by != AUTO:
+                stands[key] = max(stands.get(key, 0.0), ended_at_s)
+    return {key: item for key, item in found.items() if item[1] >= stands.get(key, 0.0)}
 
 
 def _drive(

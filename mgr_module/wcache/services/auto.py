@@ -6,14 +6,24 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
-from ..core.automation.deciding import DriveSeen, Seen, Wish, begun, decide, turned, would_begin
+from ..core.automation.deciding import (
+    DriveSeen,
+    Seen,
+    Wish,
+    begun,
+    decide,
+    not_anew,
+    turned,
+    would_begin,
+)
 from ..core.automation.state import (
     Allowance,
     AutoState,
     Mode,
+    ModelKey,
     Purpose,
     any_on,
     contested,
@@ -28,7 +38,16 @@ from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.scope import Scope, parse_scope
 from ..core.text import duration, named, typed
-from ..engine.auto_look import Domains, arrivals, ended, going_on, look, modes_now, stands
+from ..engine.auto_look import (
+    Domains,
+    arrivals,
+    ended,
+    going_on,
+    look,
+    modes_now,
+    stands,
+    taken_back,
+)
 from ..engine.engine import Engine
 from ..engine.hosts import AWAITED_S
 from ..engine.orders import Orders
@@ -116,7 +135,9 @@ class AutoService:
         with self._lock:
             before, seen = self.state, self._seen(world)
             # a host whose next report is awaited has no new drives for that
-            state = turned(before, self._seen(world, older=True), device_class, wanted)
+            state = turned(
+                before, self._seen(world, older=True), device_class, wanted, world.now_s
+            )
             if dry_run:
                 lines = would_begin(before, state, seen, limits, world.now_s)
                 return {**answer, **would(lines)}
@@ -180,6 +201,10 @@ class AutoService:
                     "until it is measured while clients write"
                     for key, plan_id in sorted(seen.went_back.items())
                 ),
+                *(
+                    f"{' '.join(key)}: `auto` no longer applies it: {why}"
+                    for key, why in sorted(_taken_back(state, seen.taken_back).items())
+                ),
             ][:LEFT_SHOWN_MAX],
         }
 
@@ -191,9 +216,11 @@ class AutoService:
             found.append(Finding(FindingCode.PLAN_WAITS, Severity.WARNING, "auto", self.waiting))
         return found
 
-    def held(self) -> Dict[Tuple[str, str], str]:
+    def held(self, world: World) -> Dict[ModelKey, str]:
         """Tell why modes are not applied by themselves any more, by class and drive model."""
-        return {item.model_key: item.held for item in self.state.tried if item.held}
+        state = self.state
+        held = {item.model_key: item.held for item in state.tried if item.held}
+        return {**held, **_taken_back(state, taken_back(world))}
 
     # ---- by itself
 
@@ -370,6 +397,17 @@ def _without(hosts: Sequence[str]) -> str:
         f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
         "calls; see its log, `journalctl -u wcache-probe`"
     )
+
+
+def _taken_back(
+    state: AutoState, found: Mapping[ModelKey, Tuple[str, float]]
+) -> Dict[ModelKey, str]:
+    """Tell why modes that an admin took back are not applied, by class and drive model."""
+    return {
+        key: f"an admin took it back in plan {plan_id}"
+        for key, plan_id in not_anew(state, found).items()
+        if mode_of(state.modes, key[0]) is Mode.APPLY
+    }
 
 
 def _of_paused(world: World) -> List[str]:

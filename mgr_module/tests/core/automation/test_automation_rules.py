@@ -61,11 +61,12 @@ def test_a_window_that_makes_no_sense_is_refused(text):
 
 
 def test_a_class_keeps_its_own_mode_until_all_are_set():
-    state = turned(AutoState(), Seen(()), None, Mode.RECOMMEND)
-    state = turned(state, Seen(()), "ssd", Mode.APPLY)
+    state = turned(AutoState(), Seen(()), None, Mode.RECOMMEND, 1.0)
+    state = turned(state, Seen(()), "ssd", Mode.APPLY, 2.0)
+    assert [state.turned_at_s(name) for name in ("ssd", "hdd")] == [2.0, 1.0]
     found = [mode_of(state.modes, name) for name in ("ssd", "hdd")]
     assert found == [Mode.APPLY, Mode.RECOMMEND]
-    assert mode_of(turned(state, Seen(()), None, Mode.OFF).modes, "ssd") is Mode.OFF
+    assert mode_of(turned(state, Seen(()), None, Mode.OFF, 3.0).modes, "ssd") is Mode.OFF
 
 
 @given(st.lists(st.sampled_from([WB, WT, None]), max_size=40))
@@ -106,8 +107,8 @@ def test_what_an_admin_decides_anew_is_not_contested_any_more():
 def test_what_holds_a_host_ends_with_an_admins_word_on_a_class_of_its_drives():
     held = (PlannedAnew("options", "h1", "x"), PlannedAnew("options", "h2", "y"))
     state, seen = replace(ON, anew=held), Seen((drive(1), drive(2, device_class="ssd")))
-    assert turned(state, seen, "ssd", Mode.APPLY).anew == held[:1]
-    assert turned(state, seen, None, Mode.APPLY).anew == ()
+    assert turned(state, seen, "ssd", Mode.APPLY, 1.0).anew == held[:1]
+    assert turned(state, seen, None, Mode.APPLY, 1.0).anew == ()
 
 
 @pytest.mark.parametrize("purpose", [Purpose.APPLY, Purpose.DIVIDE])

@@ -314,6 +314,33 @@ def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
     assert "`auto` does not apply it before that" in ok(mgr.command("recommend"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("again", ["auto", "apply"])
+def test_what_an_admin_took_back_is_not_applied_before_his_next_word(again):
+    mgr = standing()
+    assert all_modes(mgr) == {WT}
+    ok(mgr.command("rollback", plan_id="p1"))
+    go_on(mgr)
+    for _ in range(2):
+        assert [row["plan_id"] for row in said(mgr, "plan ls")["plans"]] == ["p1"]
+        assert all_modes(mgr) == {WB}
+        mgr.restart()
+        mgr.report_all()
+        go_on(mgr)
+    held = "`auto` no longer applies it: an admin took it back in plan p1"
+    assert held in " ".join(said(mgr, "auto status")["left_alone"])
+    assert "took it back in plan p1" in said(mgr, "recommend")["recommendations"][0][
+        "held_by_auto"]
+    if again == "auto":
+        assert "change 3 drives" in ok(mgr.command("auto", mode="apply", dry_run=True))
+        ok(mgr.command("auto", mode="apply"))
+    else:
+        ok(mgr.command("plan", scope="host:h1"))
+        ok(mgr.command("apply", plan_id="p2"))
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}, "the rest of the drive model too"
+
+
 def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
     mgr = standing("recommend")
     mgr.probes["h1"].muted = True

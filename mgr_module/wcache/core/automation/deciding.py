@@ -30,6 +30,7 @@ from .state import (
     PlannedAnew,
     Purpose,
     Tried,
+    Turned,
     any_on,
     is_open,
     mode_of,
@@ -105,7 +106,8 @@ class Seen:
     that go on only when others have mended something, or an admin resumes them.  `of_plans` are
     the domains that plans and trials which are not over have for themselves, and `knobs` those of
     which plans set values.  `wishes` are those of knobs.  `went_back`: plans that found a drive
-    model to be worse for clients in the mode of its verdict.
+    model to be worse for clients in the mode of its verdict.  `taken_back`: plans that gave it
+    that mode and an admin took back, and when.
     """
 
     drives: Tuple[DriveSeen, ...]
@@ -120,6 +122,7 @@ class Seen:
     under_way: str = ""
     wishes: Tuple[Wish, ...] = ()
     went_back: Mapping[ModelKey, str] = field(default_factory=dict)
+    taken_back: Mapping[ModelKey, Tuple[str, float]] = field(default_factory=dict)
     without: Tuple[str, ...] = ()
 
 
@@ -132,9 +135,12 @@ class Conclusion:
     waiting: str = ""
 
 
-def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode) -> AutoState:
+def turned(
+    state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode, now_s: float
+) -> AutoState:
     """Set a mode as an admin says: what is there now is not new, and nothing is held."""
     kept = [item for item in state.modes if device_class and item.device_class != device_class]
+    before = [item for item in state.turned if device_class and item.device_class != device_class]
     mine = [item for item in seen.drives if device_class in (None, "", item.device_class)]
     hosts = {item.key[0] for item in mine}
     added = [i.token for i in mine if mode_of(state.modes, i.device_class) is Mode.OFF]
@@ -144,6 +150,7 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
         fresh=tuple(name for name in state.fresh if name not in set(known)),
         tried=tuple(t for t in state.tried if device_class not in (None, "", t.device_class)),
         anew=tuple(item for item in state.anew if device_class and item.host not in hosts),
+        turned=(*before, Turned(device_class or "", now_s)),
     )
 
 
@@ -173,6 +180,16 @@ def decide(state: AutoState, seen: Seen, limits: Allowance, now_s: float) -> Con
         return Conclusion(state)
     why = _not_now(state, seen, limits, now_s)
     return Conclusion(state, waiting=why) if why else Conclusion(state, wish)
+
+
+def not_anew(
+    state: AutoState, taken_back: Mapping[ModelKey, Tuple[str, float]]
+) -> Dict[ModelKey, str]:
+    """Of plans that an admin took back, those since the automation was last turned."""
+    return {
+        key: plan_id for key, (plan_id, at_s) in taken_back.items()
+        if at_s >= state.turned_at_s(key[0])
+    }
 
 
 def would_begin(
@@ -311,6 +328,7 @@ def _tokens(names: Iterable[str], seen: Seen) -> Tuple[str, ...]:
 def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Wish]:
     """Put drives of one device class into the standing mode; those that drifted come first."""
     held = {item.model_key for item in state.tried if item.held} | set(seen.went_back)
+    held |= set(not_anew(state, seen.taken_back))
     fresh = set(state.fresh)
     by_class: Dict[str, List[DriveSeen]] = defaultdict(list)
     for item in usable:

@@ -54,6 +54,14 @@ class ClassMode:
 Modes = Tuple[ClassMode, ...]
 
 
+@dataclass(frozen=True)
+class Turned:
+    """When an admin has last turned it on or off, for a device class or with "" for all."""
+
+    device_class: str
+    at_s: float
+
+
 def mode_of(modes: Modes, device_class: str) -> Mode:
     """Look up what is allowed in a device class."""
     by_class = {item.device_class: item.mode for item in modes}
@@ -359,9 +367,11 @@ class AutoState:
     automation was turned on, or were dealt with since.  `fresh` are those that came since, and
     `again` those that were measured a second time.  `unquiet_at_s` is when a drive came last.
     `aside` are plans that were begun and wait, so that others are begun beside them.
+    `turned` is when an admin spoke: what was taken back before that may be tried again.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
+    READS: ClassVar[Tuple[int, ...]] = (3,)
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
@@ -373,6 +383,12 @@ class AutoState:
     undone: Tuple[Undone, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     anew: Tuple[PlannedAnew, ...] = ()
     aside: Tuple[Pending, ...] = field(default=(), metadata={"max_items": ASIDE_MAX})
+    turned: Tuple[Turned, ...] = ()
+
+    def turned_at_s(self, device_class: str) -> float:
+        """When an admin has last turned it on or off for a device class; 0 where unknown."""
+        mine = (item.at_s for item in self.turned if item.device_class in ("", device_class))
+        return max(mine, default=0.0)
 
     @property
     def begun(self) -> Tuple[Pending, ...]:

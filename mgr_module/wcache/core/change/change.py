@@ -54,6 +54,10 @@ TOUCHED = (
 )
 # On its way back.
 GOING_BACK = (ChangeStatus.ROLLING_BACK, ChangeStatus.ENDING_BACK)
+# The same, or at the end of that way, whatever came of it.
+BACK = (
+    *GOING_BACK, ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED, ChangeStatus.ACCEPTED,
+)
 
 
 class Verdicts(Protocol):
