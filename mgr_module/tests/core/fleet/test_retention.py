@@ -11,7 +11,7 @@ from mgr_fakes.store import MonLikeKv, PromptQueue
 from rollout_world import DOMAIN, mode_change, plan_of
 from test_repeated import measured
 from wcache.core.change.change import ChangeStatus
-from wcache.core.change.rollout_state import Rollout, RolloutStatus
+from wcache.core.change.rollout_state import Rollout, RolloutStatus, Worse
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.fleet.agents import Agent
@@ -194,6 +194,16 @@ def test_plans_that_were_never_carried_out_go_and_those_a_drive_stands_on_never_
     stands = [plan(100 + n, f"domain-{n}") for n in range(3 * BOUNDS.plans)]
     gone = surplus({}, {}, {}, named(*idle, *stands)).plan_ids
     assert gone == ("p0", "p1", "p2")
+
+
+@pytest.mark.parametrize("why", [{"worse": Worse((0,), "slower", 9.0)}, {"by_will": True}])
+def test_the_newest_plan_that_says_why_a_mode_went_back_stays_however_many_are_looked_at(why):
+    back = [replace(
+        plan(n, "domain-a", status=RolloutStatus.ROLLED_BACK,
+             change_status=ChangeStatus.ROLLED_BACK), **why,
+    ) for n in range(3)]
+    idle = [plan(10 + n, status=RolloutStatus.PLANNED) for n in range(BOUNDS.plans)]
+    assert surplus({}, {}, {}, named(*back, *idle)).plan_ids == ("p0", "p1")
 
 
 def test_a_plan_goes_once_later_ones_changed_all_that_it_changed():

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Set, Tuple
 
+from ..change.change import BACK
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState
@@ -115,13 +116,17 @@ def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
     """Old plans that were never carried out, or that later ones have replaced wholly.
 
     A plan that some drive still stands on is kept, however old it is: a rollback and the
-    look for drift need it.
+    look for drift need it.  So is the newest that says of some kind of change that it went back,
+    as clients were worse off or an admin wanted it: `auto` would make it again.
     """
     newest_first = sorted(plans.values(), key=lambda p: p.created_at_s, reverse=True)
     replaced: Set[Tuple[str, str]] = set()
     gone: List[str] = []
+    told: Set[Tuple[bool, str]] = set()
     idle = idle_changes = carried_out = 0
     for plan in newest_first:
+        marks = _marks(plan) - told
+        told |= marks
         mine = {key for change in plan.touched for key in change.setting.touches}
         if plan.status in UNDER_WAY:
             pass
@@ -129,7 +134,7 @@ def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
             idle += 1
             idle_changes += len(plan.changes)
             many = idle > 1 and idle_changes > bounds.plan_changes
-            if idle > bounds.plans or many:
+            if (idle > bounds.plans or many) and not marks:
                 gone.append(plan.plan_id)
         else:
             carried_out += 1
@@ -137,3 +142,20 @@ def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
                 gone.append(plan.plan_id)
         replaced |= mine
     return gone[::-1]
+
+
+def _marks(plan: Rollout) -> Set[Tuple[bool, str]]:
+    """The kinds of change that went back for clients, or by an admin's will, as a plan tells.
+
+    Of values of the config database those that follow from a verdict.
+    """
+    worse, found = set(plan.worse.indices), set()
+    for index, change in enumerate(plan.changes):
+        by_will = plan.by_will and change.status in BACK
+        if index not in worse and not by_will:
+            continue
+        kinds = [change.pooled_as]
+        if change.edits:
+            kinds = [f"{edit.name} {edit.value}" for edit in change.edits if change.grounds]
+        found |= {(index in worse, f"{change.device_class} {kind}") for kind in kinds}
+    return found
