@@ -1,5 +1,7 @@
 """Verdicts of `ab` become plans: each value proven, read back, taken back, and missed when gone."""
 
+from dataclasses import replace
+
 import pytest
 from compared_world import options_before, options_of, slow_with, with_drives
 from module_world import findings_of, fine, ok, refused, report_anew, said, settled, until
@@ -54,6 +56,32 @@ def goes_back(mgr):
     ok(mgr.command("rollback"))
     mgr.settle()
     assert [options_of(mgr, name) for name in HOSTS] == [BEFORE] * 3
+
+
+@pytest.mark.slow
+def test_auto_leaves_a_value_that_an_admin_took_back_until_he_applies_it():
+    mgr = compared(a_mgr())
+    mgr.options = replace(mgr.options, auto_quiet_s=0.0)
+    ok(mgr.command("auto", mode="apply"))
+
+    def go_on():
+        for _ in range(3):
+            mgr.steps(20, 10.0)
+            mgr.settle()
+            report_anew(mgr)
+
+    go_on()
+    go_on()
+    plans = [row["plan_id"] for row in said(mgr, "plan ls")["plans"]]
+    assert (len(plans), schedulers(mgr)) == (3, ["mq-deadline"] * 3)
+    ok(mgr.command("rollback", plan_id=min(plans)))  # later ones of other hosts stand
+    go_on()
+    assert [row["plan_id"] for row in said(mgr, "plan ls")["plans"]] == plans
+    assert sorted(schedulers(mgr)) == ["mq-deadline", "mq-deadline", "none"]
+    again = planned(mgr)["plan_id"]
+    ok(mgr.command("apply", plan_id=again))
+    settled(mgr)
+    assert schedulers(mgr) == ["mq-deadline"] * 3
 
 
 def shown(mgr):

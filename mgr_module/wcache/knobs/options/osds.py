@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from ...core.change.change import Change, ChangeStatus
+from ...core.change.change import BACK, Change, ChangeStatus
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
@@ -132,8 +132,12 @@ class Refusals:
     def __init__(self, by_itself: bool, plans: Iterable[Rollout] = ()) -> None:
         self._by_itself = by_itself
         self._worse: Dict[_Value, str] = {}
+        self._back: Dict[_Value, str] = {}
         self._set: Counter[_Value] = Counter()
-        made = sorted(plans, key=lambda plan: plan.created_at_s) if by_itself else ()
+        # one that goes back does so after others that were made after it
+        made = sorted(
+            plans, key=lambda plan: max(plan.created_at_s, plan.ended_at_s)
+        ) if by_itself else ()
         for plan in made:
             for index, change in enumerate(plan.changes):
                 if change.setting.knob != OPTIONS_KNOB.name:
@@ -141,8 +145,11 @@ class Refusals:
                 for kind, thing in _values(change):
                     if index in plan.worse.indices:
                         self._worse[kind] = plan.plan_id
+                    elif plan.by_will and change.status in BACK:
+                        self._back[kind] = plan.plan_id
                     elif change.status is ChangeStatus.APPLIED:
                         self._worse.pop(kind, None)  # a later plan proved it
+                        self._back.pop(kind, None)
                         self._set[thing] += 1
 
     def why(
@@ -157,11 +164,13 @@ class Refusals:
         if entry.follow is not Follow.AUTO:
             return "only a plan that an admin asks for changes it"
         kinds = (kind, (kind[0], ""))
-        plan_id = next(filter(None, (
-            self._worse.get((one, entry.name, value)) for one in kinds
-        )), "")
-        if plan_id:
-            return f"it made clients slower and went back in plan {plan_id}, so an admin decides"
+        for told, words in (
+            (self._worse, "it made clients slower and went back in plan"),
+            (self._back, "an admin took it back in plan"),
+        ):
+            plan_id = next(filter(None, (told.get((one, entry.name, value)) for one in kinds)), "")
+            if plan_id:
+                return f"{words} {plan_id}, so an admin decides"
         if self._set[thing, entry.name, value] >= TIMES_MAX:
             return f"it was set {TIMES_MAX} times and was gone again, so an admin decides"
         return ""
