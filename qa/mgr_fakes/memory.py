@@ -140,6 +140,10 @@ class FakeMemory:
             (osd.bins(target),), (("osd_pglog", osd.extra_bytes),) if osd.extra_bytes else (),
         )
 
+    def leased(self, osd_id: int) -> Optional[int]:
+        """See CephMemory."""
+        return self.osds[osd_id].leased
+
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """See CephMemory."""
         self.pass_time()

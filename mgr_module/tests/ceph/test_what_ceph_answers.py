@@ -151,6 +151,7 @@ def test_an_osds_memory_is_understood_and_leased(ceph):
     assert None not in (counters.onode_hits, counters.onode_misses)
     assert None not in (counters.buffer_hit_bytes, counters.buffer_miss_bytes)
     assert reading.outside
+    assert memory.leased(0) == 2**31
     assert memory.lease(0, 2**31) == ""
     assert "instead of none" in memory.lease(0, None)
     assert sum(kinds["osd"] for kinds in memory.daemons().values()) == 3

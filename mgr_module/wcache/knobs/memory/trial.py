@@ -17,7 +17,7 @@ from typing import ClassVar, Dict, List, Optional, Tuple, Union
 from ...core import events, jobs
 from ...core.codec import one_line
 from ...core.jobs import Holding, Touched
-from ...core.text import amount, command, roughly
+from ...core.text import amount, command, named, roughly
 from .curve import between, restarted
 from .reading import MEMORY, STEP_SHARE, Counters, OsdReading
 from .trial_result import OSDS_MAX, PeriodRates, TrialResult, judge
@@ -80,6 +80,17 @@ class TargetTrial:
         return max(1, math.ceil(math.log(ratio) / -math.log(1.0 - STEP_SHARE)))
 
     @property
+    def given_bytes(self) -> Tuple[int, ...]:
+        """The targets that it gives: the larger one, and those on the way down."""
+        down = (self.step_bytes(step) for step in range(1, self.steps_down))
+        return (self.high_bytes, *down)
+
+    def step_bytes(self, step: int) -> int:
+        """The target after so many steps down."""
+        ratio = self.low_bytes / self.high_bytes
+        return int(self.high_bytes * ratio ** (step / self.steps_down))
+
+    @property
     def touched(self) -> Touched:
         """What it has for itself: its OSDs, and the targets."""
         return Touched(osds=frozenset(self.osd_ids), knobs=frozenset({MEMORY.name}))
@@ -102,18 +113,26 @@ class TargetTrial:
 
 @dataclass(frozen=True)
 class LeaseTarget:
-    """Give OSDs this target, or take it back (None)."""
+    """Give OSDs this target, or take it back (None).
+
+    Back goes what is among `given_bytes` alone: what else an OSD has is an admin's.
+    """
 
     osd_ids: Tuple[int, ...]
     target_bytes: Optional[int]
+    given_bytes: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Leased:
-    """What OSDs said to new targets: by OSD why not, "" where it has it; and which are down."""
+    """What OSDs said to new targets: by OSD why not, "" where it has it; and which are down.
+
+    `others` keep a target that somebody else has given them.
+    """
 
     errors: Dict[int, str]
     down: Tuple[int, ...] = ()
+    others: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +160,7 @@ class TrialMachine(jobs.Trial):
     epoch: str = "0"
     wake_at_s: Optional[float] = None
     _only_down: bool = False  # all that is left to be taken back is at OSDs that are down
+    _others: Tuple[int, ...] = ()  # OSDs with a target of somebody else
     _serial: int = 0
     _token: str = ""
     _step: int = 0  # steps made on the way down
@@ -300,8 +320,7 @@ class TrialMachine(jobs.Trial):
         if self._step >= trial.steps_down:
             self._step = trial.steps_down + 1
             return [self._lease(None)]
-        ratio = trial.low_bytes / trial.high_bytes
-        return [self._lease(int(trial.high_bytes * ratio ** (self._step / trial.steps_down)))]
+        return [self._lease(trial.step_bytes(self._step))]
 
     def _leased(self, answer: Leased, now_s: float) -> List[events.Action]:
         failed = sorted(error for error in answer.errors.values() if error)
@@ -313,6 +332,7 @@ class TrialMachine(jobs.Trial):
 
     def _gave_back(self, answer: Leased, now_s: float) -> List[events.Action]:
         before = self.trial.owed
+        self._others = tuple(sorted({*self._others, *answer.others}))
         owed = tuple(osd_id for osd_id in before if answer.errors.get(osd_id))
         self.trial = replace(self.trial, owed=owed)
         if owed:
@@ -323,13 +343,17 @@ class TrialMachine(jobs.Trial):
             self.trial,
             status=TrialStatus.DONE if self.trial.measured else TrialStatus.STOPPED,
         )
-        return [events.SaveRun(), events.Note("over: every target is as it was before")]
+        left = named([f"osd.{osd_id}" for osd_id in self._others], 3)
+        but = f", but that of {left}, which somebody else has set" if left else ""
+        return [events.SaveRun(), events.Note(f"over: every target is as it was before{but}")]
 
     def _give_back(self) -> List[events.Action]:
-        return [self._ask(LeaseTarget(self.trial.owed, None))]
+        return [self._ask(LeaseTarget(self.trial.owed, None, self.trial.given_bytes))]
 
     def _lease(self, target_bytes: Optional[int]) -> events.AskOsds:
-        return self._ask(LeaseTarget(self.trial.osd_ids, target_bytes))
+        return self._ask(
+            LeaseTarget(self.trial.osd_ids, target_bytes, self.trial.given_bytes)
+        )
 
     def _read(self) -> events.AskOsds:
         return self._ask(ReadOsds(self.trial.osd_ids))

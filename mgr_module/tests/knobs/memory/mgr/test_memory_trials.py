@@ -109,6 +109,7 @@ def break_the_answers(mgr):
 
     mgr.trial_osds.reader = type("Reader", (), {
         "read": staticmethod(broken), "lease": mgr.osd_memory.lease,
+        "leased": mgr.osd_memory.leased,
     })
 
 
@@ -330,6 +331,22 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ended", ["by itself", "by a mgr that stops"])
+def test_a_target_that_an_admin_sets_by_ceph_tell_meanwhile_stays(ended):
+    mgr = trying()
+    mine, *rest = leased(mgr)
+    mgr.osd_memory.osds[mine].leased = 3 * GIB
+    if ended == "by itself":
+        mgr.steps(30, 10.0)
+        assert shown(mgr)["status"] == "stopped"
+        told = " ".join(row["text"] for row in said(mgr, "history")["history"])
+        assert f"but that of osd.{mine}, which somebody else has set" in told
+    else:
+        mgr.memory.close()
+    assert leased(mgr) == {mine: 3 * GIB}
+    assert rest
+
+
 def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
     mgr = begun(three_hosts())
     asked = []

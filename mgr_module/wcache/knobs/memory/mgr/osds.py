@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ....ceph.command import CommandFailed, Mgr, Osds, parse
 from ....core.cluster import ClusterView, of_metadata
@@ -67,6 +67,13 @@ class CephMemory:
             return None
         heap, edges = self._of_process(osd_id, at_s)
         return read(osd_id, at_s, perf, diff, pools, heap, edges)
+
+    def leased(self, osd_id: int) -> Optional[int]:
+        """What it was given by `ceph tell`, whoever did; None where nothing was."""
+        found = as_object(as_object(self._json(
+            osd_id, {"prefix": "config diff get", "var": TARGET})).get("diff"))
+        value = as_object(found.get(TARGET)).get("override")
+        return None if value is None else int(str(value))
 
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """Give it this target until it restarts (None: take that back); why not, or ""."""
@@ -155,27 +162,28 @@ class TrialOsds:
         """See OsdWork."""
         self.run(lambda: self._asked(request, goes_on, done))
 
-    def close(self, owed: Iterable[int]) -> None:
+    def close(self, owed: Iterable[int], given: Sequence[int]) -> None:
         """The mgr stops: every lease is taken back now, as far as Ceph lets it.
 
         Not waited for: the next mgr has the trial stored and takes them back again.
         """
         for osd_id in owed:
-            self.run(partial(self._give_back, osd_id))
+            self.run(partial(self._give_back, osd_id, given))
 
     def _asked(
         self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
     ) -> None:
         if isinstance(request, LeaseTarget):
+            others: List[int] = []
             with self._leasing:
                 errors = {
-                    osd_id: self._lease(osd_id, request.target_bytes)
+                    osd_id: self._lease(osd_id, request.target_bytes, request.given_bytes, others)
                     if goes_on() else "the trial has ended"
                     for osd_id in request.osd_ids
                 }
             osds = self.view.cluster().osds
             down = (i for i in request.osd_ids if i not in osds or not osds[i].up)
-            done(Leased(errors, tuple(down)))
+            done(Leased(errors, tuple(down), tuple(others)))
         elif isinstance(request, ReadOsds):
             read = {osd_id: self._read(osd_id) for osd_id in request.osd_ids}
             done(Read({i: reading for i, reading in read.items() if reading is not None}))
@@ -188,16 +196,26 @@ class TrialOsds:
             self.log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
             return None
 
-    def _give_back(self, osd_id: int) -> None:
+    def _give_back(self, osd_id: int, given: Sequence[int]) -> None:
         with self._leasing:
             pass  # what is being leased at this moment comes first, and nothing after it
-        self._lease(osd_id, None)
+        self._lease(osd_id, None, given, [])
 
-    def _lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
-        """Why an OSD has it not; one that is not in the cluster any more owes nothing."""
+    def _lease(
+        self, osd_id: int, target_bytes: Optional[int], given: Sequence[int], others: List[int]
+    ) -> str:
+        """Why an OSD has it not; one that is not in the cluster any more owes nothing.
+
+        Nor does one with a target that was not given by the trial: it keeps that.
+        """
         if target_bytes is None and osd_id not in self.view.cluster().osds:
             return ""
         try:
+            if target_bytes is None:
+                now = self.reader.leased(osd_id)
+                if now is not None and now not in given:
+                    others.append(osd_id)
+                    return ""
             return self.reader.lease(osd_id, target_bytes)
         except Exception as error:
             # a thread's exception would go nowhere, and the trial wait for ever

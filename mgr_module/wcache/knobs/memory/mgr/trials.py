@@ -210,7 +210,7 @@ class Trials:
         """The mgr stops: all leases go back, as far as Ceph lets them."""
         trial = last_trial(world)
         if trial is not None and trial.status in (TrialStatus.RUNNING, TrialStatus.ENDING):
-            self._osds.close(trial.owed)
+            self._osds.close(trial.owed, trial.given_bytes)
 
     def _unfit(self, trial: TargetTrial, world: World) -> str:
         """Why the cluster is not fit for it any more, or that an OSD began anew."""
