@@ -59,6 +59,18 @@ def goes_back(mgr):
 
 
 @pytest.mark.slow
+def test_a_rollback_says_where_it_undoes_what_others_have_set_since():
+    mgr = applied()
+    mgr.probes["h1"].set_options("domain-sda", (OptionValue("scheduler", "kyber"),))
+    report_anew(mgr)
+    over = "h1 sda: scheduler to none, over kyber, which others have set"
+    lines = said(mgr, "rollback", dry_run=True)["would_restore"]
+    assert [line for line in lines if "others" in line] == [over]
+    ok(mgr.command("rollback"))
+    assert over in [row["text"] for row in said(mgr, "history")["history"]]
+
+
+@pytest.mark.slow
 def test_auto_leaves_a_value_that_an_admin_took_back_until_he_applies_it():
     mgr = compared(a_mgr())
     mgr.options = replace(mgr.options, auto_quiet_s=0.0)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Dict, Optional, Union
 
 from ...core.change import preconditions as holding
-from ...core.change.change import ChangeStatus
+from ...core.change.change import Change, ChangeStatus
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import ConflictError, MalformedError, NotFoundError, StorageError
 from ...core.events import STOP, Halt
+from ...core.setting.domain_settings import OptionSetting
 from ...core.text import named
 from ...engine.engine import Engine
 from ...engine.world import World
@@ -146,12 +147,19 @@ class RolloutService:
             if machine.over and not rollout.touched:
                 return told
             if dry_run:
-                lines = [f"{c.name}: {c.setting.what}" for c in rollout.touched]
+                lines = [
+                    f"{c.name}: {c.setting.what}{_over_others(world, c)}" for c in rollout.touched
+                ]
                 return replace(told, dry_run=True, would_restore=lines)
             if machine.over:
                 require_apart(world, rollout, unasked=True)
             require_latest(world, rollout)
             orders.note("admin", plan_id, "rollback requested")
+            for change in rollout.touched:
+                others = _over_others(world, change)
+                if others:
+                    text = f"{change.name}: {change.setting.what}{others}"
+                    orders.note("mgr", plan_id, text, "warning")
             status = orders.steer(plan_id, lambda plan: plan.start_rollback())
             self._engine.wake()
             return replace(told, changed=True, status=status)
@@ -159,6 +167,16 @@ class RolloutService:
     def _answered(self, plan_id: str, changed: bool) -> Steered:
         self._engine.wake()
         return _answer(self._engine.world().rollouts[plan_id].rollout, changed)
+
+
+def _over_others(world: World, change: Change) -> str:
+    """Say what a rollback undoes that others have set, by the last report; "" where nothing."""
+    setting, report = change.setting, world.reports.get(change.hostname)
+    if not isinstance(setting, OptionSetting) or report is None:
+        return ""
+    values = [one.state.option(setting.option) for one in report.domains.get(change.domain_id, ())]
+    others = [value for value in values if value not in (setting.before, setting.after, None)]
+    return f" to {setting.before}, over {others[0]}, which others have set" if others else ""
 
 
 def _answer(rollout: Rollout, changed: bool) -> Steered:
