@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from compared_world import options_before, options_of, slow_with, with_drives
 from module_world import findings_of, fine, ok, refused, report_anew, said, settled, until
+from wcache.core.automation.deciding import Wish
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
 
@@ -68,6 +69,24 @@ def test_a_rollback_says_where_it_undoes_what_others_have_set_since():
     assert [line for line in lines if "others" in line] == [over]
     ok(mgr.command("rollback"))
     assert over in [row["text"] for row in said(mgr, "history")["history"]]
+
+
+@pytest.mark.slow
+def test_auto_changes_no_class_that_is_off_where_its_wish_is_older_than_the_plan():
+    mgr = compared(a_mgr())
+    mgr.options = replace(mgr.options, auto_quiet_s=0.0)
+    ok(mgr.command("auto", mode="apply"))
+    ok(mgr.command("auto", mode="recommend", scope="class:hdd"))
+    older = Wish.of_host("options", "h0", ("ssd",), "set options", "as it was")
+    mgr.service.auto._wishes = lambda: (older,)
+    for _ in range(3):  # the cache mode is measured first
+        mgr.steps(20, 10.0)
+        mgr.settle()
+        report_anew(mgr)
+    mgr.steps(60, 10.0)
+    assert said(mgr, "plan ls")["plans"] == []
+    assert schedulers(mgr) == ["none"] * 3
+    assert "class hdd is recommend" in said(mgr, "auto status")["waiting"]
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ from ..core.automation.state import (
     parse_windows,
 )
 from ..core.change.preconditions import TOLD_AFTER_S
-from ..core.errors import MalformedError, WcacheError
+from ..core.change.rollout_state import Rollout
+from ..core.errors import ConflictError, MalformedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.scope import Scope, parse_scope
@@ -368,6 +369,7 @@ class AutoService:
                 )})
             try:
                 require_apart(kept, kept.rollouts[plan_id].rollout)
+                self._require_allowed(kept.rollouts[plan_id].rollout)
                 self._keep(begun(before, wish, plan_id, 0.0, 0, changes), orders)
                 self._plans.applied(
                     orders.look(now), orders, plan_id, persist=persist, by=AUTO, said=said
@@ -381,6 +383,15 @@ class AutoService:
             if without:
                 orders.note(AUTO, plan_id, without)
         return ""
+
+    def _require_allowed(self, rollout: Rollout) -> None:
+        """Change no class that is off: a wish is older than the plan, which may have more."""
+        for name in sorted({change.device_class for change in rollout.changes}):
+            if name and mode_of(self.state.modes, name) is not Mode.APPLY:
+                raise ConflictError(
+                    f"class {name} is {mode_of(self.state.modes, name).value} under `auto`, and "
+                    "the plan would change it", "it is looked at again",
+                )
 
 
 def _limits(options: Options) -> Allowance:
