@@ -34,7 +34,7 @@ from ..core.automation.state import (
 )
 from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.change.rollout_state import Rollout
-from ..core.errors import ConflictError, MalformedError, WcacheError
+from ..core.errors import ConflictError, MalformedError, RefusedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity, Verdict
 from ..core.scope import Scope, parse_scope
@@ -374,12 +374,15 @@ class AutoService:
                 self._plans.applied(
                     orders.look(now), orders, plan_id, persist=persist, by=AUTO, said=said
                 )
-            except WcacheError:
+            except WcacheError as error:
                 # what is refused is no plan that ended badly
                 self._keep(before, orders)
                 if orders.rollouts[plan_id].over:
                     orders.remove_plan(plan_id)
-                raise
+                # its number is used again, so nobody is told to apply it
+                said_why = error.message.replace(f"plan {plan_id} ", "the plan ")
+                again = f"it is asked again every {duration(REFUSED_WAIT_S)}"
+                raise RefusedError(said_why, again) from error
             if without:
                 orders.note(AUTO, plan_id, without)
         return ""

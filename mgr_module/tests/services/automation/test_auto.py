@@ -349,7 +349,9 @@ def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
     ok(mgr.command("auto", mode="apply"))
     mgr.steps(200, 6.0)
     assert said(mgr, "plan ls")["plans"] == []
-    assert "probes_heard" in said(mgr, "auto status")["waiting"]
+    waiting = said(mgr, "auto status")["waiting"]
+    assert "(probes_heard): it is asked again every 5.0 min" in waiting
+    assert "p1" not in waiting, "another plan gets that number"
     assert said(mgr, "auto status")["left_alone"] == []
     assert said(mgr, "auto status")["spent_today"] == before
     assert not [row for row in said(mgr, "history")["history"] if row["what"] == "p1"]
