@@ -300,7 +300,7 @@ def _require_as_seen(
     if again or preparation.rule_text() != seen[1]:
         raise NotReadyError(
             f"the {'journal' if again else 'boot rule'} has changed meanwhile",
-            f"run `wcache-probe {verb}` again",
+            f"run {typed('wcache-probe {}', verb)} again",
         )
 
 

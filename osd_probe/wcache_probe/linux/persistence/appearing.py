@@ -16,7 +16,18 @@ import select
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, List, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 from urllib.parse import quote
 
 from wcache.core.codec import parse_json
@@ -28,7 +39,7 @@ from wcache.core.errors import (
     StorageError,
     WcacheError,
 )
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, DriveReport
 
 from ...journal.journal_file import LeaseMarker
 from ...safe_files import read_own, remove, write_whole
@@ -39,7 +50,6 @@ from .udev_rule import RuleFolder
 
 if TYPE_CHECKING:
     from ...restoring.restorer import Start, Started
-    from ..host import LinuxDriveHost
 
 # udev gives a program 180 s (udev.conf(5), event_timeout)
 RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -160,8 +170,24 @@ def _ended(child: Started) -> bool:
     return True
 
 
+class Host(Protocol):
+    """What is read of the host of a drive that has come."""
+
+    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+        """The drive of a disk and all that shares its switch; no other drive is asked."""
+
+    def disks(self) -> Tuple[Tuple[str, str], ...]:
+        """Each disk's kernel name and wwid."""
+
+    def with_users(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
+        """The same drives with who uses them beside OSDs."""
+
+    def lost_writes(self) -> Mapping[str, str]:
+        """What power cuts have shown to be lost, by drive model."""
+
+
 def appear(
-    host: LinuxDriveHost, rules: RuleFolder, leases: LeaseMarker,
+    host: Host, rules: RuleFolder, leases: LeaseMarker,
     *, dev_name: str, wwid: str, mode: CacheMode,
 ) -> Program:
     """Keep the drive in `mode`; changes nothing under a lease or where no rule asks for it.
