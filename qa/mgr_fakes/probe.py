@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 
 from wcache.core import codec
-from wcache.core.drive.safety import disobeyed, not_flushing
+from wcache.core.drive.safety import not_flushing
 from wcache.core.hardware import BcacheState, FlushCounters, HostMemory, OptionValue
-from wcache.core.host_report import HostReport, JournalNote, KeptPrior, Waiting
+from wcache.core.host_report import HostReport, JournalNote, KeptPrior, Waiting, disobeyed
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, Transport
 from wcache.core.protocol import (
     PROTOCOL_VERSION,

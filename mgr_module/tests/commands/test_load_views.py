@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from wcache.ceph.view import CephView
-from wcache.commands.recommend import load_ls, load_text
+from wcache.commands.drives import load_ls, load_text
 from wcache.core.cluster import OsdLatency
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile

@@ -1,10 +1,11 @@
-"""Drives of OSDs: each or by kinds, their controllers, the script that loads volumes anew."""
+"""Drives of OSDs: each or by kinds, their load, their controllers, and what loads volumes anew."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
+from ..core.cluster import OsdLatency
 from ..core.drive.manual import pin_word
 from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError, NotReadyError
@@ -12,14 +13,15 @@ from ..core.fleet import claims
 from ..core.fleet.claims import age_of, believed_of
 from ..core.fleet.foreign_rules import reloads
 from ..core.hardware import advice
-from ..core.model import CacheMode, DriveReport
+from ..core.model import CacheMode, DriveReport, LoadPoint
 from ..core.scope import Scope, parse_scope
 from ..core.text import LISTED_MAX, Rows, amount, command, grouped, named
-from ..core.verdict.result import plp_cell
+from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
+from ..core.verdict.result import Result, plp_cell
 from ..deployment.places import Form
 from ..deployment.scripts import reloading
 from ..engine.world import World
-from .tables import LONG, Column, first_rows, listing
+from .tables import LONG, Column, first_rows, known, listing
 
 
 def drives(world: World, within: Optional[str] = None) -> Dict[str, Any]:
@@ -252,3 +254,92 @@ def reload(world: World, scope: Optional[str] = None) -> Dict[str, Any]:
 def reload_text(data: Mapping[str, Any]) -> str:
     """The script itself, to be read and then handed to `sh`."""
     return str(data["script"]) or "# no OSD's volumes have to be loaded anew"
+
+
+# ---- what load measured OSDs carry over hours, and which load points count for it
+
+
+def load_ls(
+    profiles: Mapping[int, LoadProfile], results: List[Result],
+    latencies: Mapping[int, OsdLatency],
+) -> Dict[str, Any]:
+    """One row per OSD with a profile, and one per device class, as `classes`.
+
+    `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
+    (of client writes and recovery operations together) are None where nothing was written;
+    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
+    """
+    # the newest says it: an id may have been another OSD's
+    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
+    class_of = {r.osd_id: r.device_class for r in oldest_first}
+    seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
+    by_class = grouped((class_of[osd_id], profiles[osd_id]) for osd_id in seen)
+    return {
+        "osds": [
+            {
+                "osd_id": osd_id, "device_class": class_of[osd_id], **_load(profiles[osd_id]),
+                "commit_ms": said.commit_ms if said else None,
+                "apply_ms": said.apply_ms if said else None,
+            }
+            for osd_id in seen for said in [latencies.get(osd_id)]
+        ],
+        "classes": [
+            {"device_class": name, "osds": len(found), **_load(merged(tuple(found)))}
+            for name, found in sorted(by_class.items())
+        ],
+        "hours_needed": HOURS_MIN,
+    }
+
+
+def _load(profile: LoadProfile) -> Dict[str, Any]:
+    total = profile.total
+    return {
+        "hours": len(profile.hours),
+        "known": profile.known,
+        "client_writes": total.client_writes,
+        "transactions_per_commit": _share(total.transactions, total.commits),
+        "bytes_per_write": _share(total.client_bytes, total.client_writes),
+        "deferred_per_write": _share(total.deferred_writes, total.client_writes),
+        "recovery_share": _share(
+            total.recovery_ops, total.recovery_ops + total.client_writes
+        ),
+        "load_shares": {
+            point.value: round(share, 4) for point, share in shares(total).items()
+        } if total.client_writes else {},
+    }
+
+
+def _share(part: int, whole: int) -> Optional[float]:
+    return round(part / whole, 4) if whole else None
+
+
+_PERCENT: Callable[[float], str] = "{:.0%}".format
+
+
+def _like(head: str, point: LoadPoint) -> Column:
+    return known(head, lambda row: row["load_shares"].get(point.value), _PERCENT)
+
+
+LOADS = (
+    Column("OSD", lambda r: f"osd.{r['osd_id']}" if "osd_id" in r else f"all {r['osds']}"),
+    Column("CLASS", "device_class"), known("HOURS", "hours", str),
+    known("WRITES", "client_writes", str),
+    known("TXC/COMMIT", "transactions_per_commit", "{:.1f}".format),
+    known("KIB/WRITE", "bytes_per_write", lambda size: f"{size / 1024:.1f}"),
+    known("DEFERRED/WRITE", "deferred_per_write", "{:.2f}".format),
+    known("RECOVERY", "recovery_share", _PERCENT),
+    _like("LIKE DEPTH1", LoadPoint.OSD_BENCH_DEPTH1),
+    _like("LIKE BATCH", LoadPoint.OSD_BENCH_BATCH), _like("LIKE 4M", LoadPoint.OSD_BENCH_4M),
+    # a class has none: there is no mean of what was rounded to whole ms
+    known("COMMIT MS", "commit_ms", str), known("APPLY MS", "apply_ms", str),
+)
+
+
+def load_text(data: Mapping[str, Any]) -> str:
+    """`ceph wcache load ls` as text."""
+    if not data["osds"]:
+        return "no load is known yet: the counters of measured OSDs are read every 10 minutes"
+    return "\n".join([
+        listing(LOADS, [*data["osds"], *data["classes"]]),
+        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
+    ])

@@ -20,12 +20,11 @@ from typing import (
 
 from ..core import codec
 from ..core.automation.state import Modes
-from ..core.cluster import OsdLatency
 from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
-from ..core.model import CacheMode, DriveReport, LoadPoint, Verdict, load_name
+from ..core.model import CacheMode, DriveReport, Verdict, load_name
 from ..core.scope import Scope, parse_scope
-from ..core.text import NAMED_MAX, command, grouped, listed, named, relative, ticked, typed
+from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
 from ..core.verdict.explaining import (
     budgets,
     expected,
@@ -34,7 +33,7 @@ from ..core.verdict.explaining import (
     settling,
 )
 from ..core.verdict.hosts_by_model import counted
-from ..core.verdict.load_profile import HOURS_MIN, LoadProfile, merged, shares
+from ..core.verdict.load_profile import LoadProfile
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.repeated import Standing, standing
 from ..core.verdict.result import Result, turned_off
@@ -43,7 +42,7 @@ from ..services.guards import require_scope
 from ..services.plans.planners import Planner
 from .campaigns import dev_names
 from .evidence import foreign
-from .tables import NUMBER, Column, cost_words, known, listing, model_of
+from .tables import NUMBER, Column, cost_words, listing, model_of
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
 Held = Callable[[World], Mapping[Tuple[str, str], str]]
@@ -323,92 +322,3 @@ def stale_keys_text(data: Mapping[str, Any]) -> List[str]:
         f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
         "wcache mclock show`"
     ]
-
-
-# ---- what load measured OSDs carry over hours, and which load points count for it
-
-
-def load_ls(
-    profiles: Mapping[int, LoadProfile], results: List[Result],
-    latencies: Mapping[int, OsdLatency],
-) -> Dict[str, Any]:
-    """One row per OSD with a profile, and one per device class, as `classes`.
-
-    `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
-    (of client writes and recovery operations together) are None where nothing was written;
-    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
-    """
-    # the newest says it: an id may have been another OSD's
-    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
-    class_of = {r.osd_id: r.device_class for r in oldest_first}
-    seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
-    by_class = grouped((class_of[osd_id], profiles[osd_id]) for osd_id in seen)
-    return {
-        "osds": [
-            {
-                "osd_id": osd_id, "device_class": class_of[osd_id], **_load(profiles[osd_id]),
-                "commit_ms": said.commit_ms if said else None,
-                "apply_ms": said.apply_ms if said else None,
-            }
-            for osd_id in seen for said in [latencies.get(osd_id)]
-        ],
-        "classes": [
-            {"device_class": name, "osds": len(found), **_load(merged(tuple(found)))}
-            for name, found in sorted(by_class.items())
-        ],
-        "hours_needed": HOURS_MIN,
-    }
-
-
-def _load(profile: LoadProfile) -> Dict[str, Any]:
-    total = profile.total
-    return {
-        "hours": len(profile.hours),
-        "known": profile.known,
-        "client_writes": total.client_writes,
-        "transactions_per_commit": _share(total.transactions, total.commits),
-        "bytes_per_write": _share(total.client_bytes, total.client_writes),
-        "deferred_per_write": _share(total.deferred_writes, total.client_writes),
-        "recovery_share": _share(
-            total.recovery_ops, total.recovery_ops + total.client_writes
-        ),
-        "load_shares": {
-            point.value: round(share, 4) for point, share in shares(total).items()
-        } if total.client_writes else {},
-    }
-
-
-def _share(part: int, whole: int) -> Optional[float]:
-    return round(part / whole, 4) if whole else None
-
-
-_PERCENT: Callable[[float], str] = "{:.0%}".format
-
-
-def _like(head: str, point: LoadPoint) -> Column:
-    return known(head, lambda row: row["load_shares"].get(point.value), _PERCENT)
-
-
-LOADS = (
-    Column("OSD", lambda r: f"osd.{r['osd_id']}" if "osd_id" in r else f"all {r['osds']}"),
-    Column("CLASS", "device_class"), known("HOURS", "hours", str),
-    known("WRITES", "client_writes", str),
-    known("TXC/COMMIT", "transactions_per_commit", "{:.1f}".format),
-    known("KIB/WRITE", "bytes_per_write", lambda size: f"{size / 1024:.1f}"),
-    known("DEFERRED/WRITE", "deferred_per_write", "{:.2f}".format),
-    known("RECOVERY", "recovery_share", _PERCENT),
-    _like("LIKE DEPTH1", LoadPoint.OSD_BENCH_DEPTH1),
-    _like("LIKE BATCH", LoadPoint.OSD_BENCH_BATCH), _like("LIKE 4M", LoadPoint.OSD_BENCH_4M),
-    # a class has none: there is no mean of what was rounded to whole ms
-    known("COMMIT MS", "commit_ms", str), known("APPLY MS", "apply_ms", str),
-)
-
-
-def load_text(data: Mapping[str, Any]) -> str:
-    """`ceph wcache load ls` as text."""
-    if not data["osds"]:
-        return "no load is known yet: the counters of measured OSDs are read every 10 minutes"
-    return "\n".join([
-        listing(LOADS, [*data["osds"], *data["classes"]]),
-        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes",
-    ])

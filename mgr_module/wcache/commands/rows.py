@@ -15,9 +15,9 @@ from ..services.guards import require_comparable
 from ..services.plans.plan_guards import hosts_taken_over
 from . import drives, options
 from .drive_models import drive_models, drive_models_text, reason_in
+from .drives import load_ls, load_text
 from .evidence import evidence_text
 from .plans import plan, plan_text, whole_plan_text
-from .recommend import load_ls, load_text
 from .rollouts import forecast_text, plans, plans_text, rollout, rollout_text
 from .tables import forecast
 from .views import ACCEPT_COST, DRY_RUN, EACH, OF_CAMPAIGNS, SCOPE, TURN_ON, Command

@@ -9,11 +9,12 @@ measures them itself, and their time passes faster than ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Tuple
 
+from .errors import Refusal, RefusalKind
 from .hardware import Controller, HostMemory
-from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode
+from .model import CacheMode, DriveModel, DriveReport, Finding, FindingCode, Severity
 
 
 class MayBeSimulated(Protocol):
@@ -251,3 +252,17 @@ class Waiting:
 
     what: str = field(metadata={"max_chars": WAITING_CHARS_MAX})
     seconds: float
+
+
+def disobeyed(drive: DriveReport, answer: str, cure: str = "") -> DriveReport:
+    """The report of a drive that refused a change of its cache mode, or took it and did nothing."""
+    known = [one for one in drive.refusals if one.kind is not RefusalKind.DISOBEYED]
+    findings = [one for one in drive.findings if one.code is not FindingCode.TOGGLE_INEFFECTIVE]
+    found = Finding(
+        FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name,
+        f"{answer}; {cure}" if cure else answer,
+    )
+    return replace(
+        drive, refusals=(*known, Refusal(RefusalKind.DISOBEYED, answer)),
+        findings=(*findings, found),
+    )

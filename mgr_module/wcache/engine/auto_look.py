@@ -6,10 +6,20 @@ import hashlib
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..core.automation.deciding import DriveSeen, Seen, Wish
-from ..core.automation.state import Applied, AutoState, Ended, Key, ModelKey
+from ..core.automation.deciding import DriveSeen, Seen, Wish, not_anew
+from ..core.automation.state import (
+    Allowance,
+    Applied,
+    AutoState,
+    Ended,
+    Key,
+    Mode,
+    ModelKey,
+    mode_of,
+    parse_windows,
+)
 from ..core.change.change import BACK, ChangeStatus
 from ..core.change.preconditions import precondition_text
 from ..core.change.rollout_state import UNDER_WAY, RolloutStatus
@@ -18,10 +28,12 @@ from ..core.drive.safety import may_toggle
 from ..core.experiment.run_state import RunStatus
 from ..core.history import AUTO
 from ..core.host_report import HostReport
-from ..core.model import CacheMode, DriveReport, FindingCode, Severity
-from ..core.text import named, typed
+from ..core.model import CacheMode, DriveReport, FindingCode, Severity, Verdict
+from ..core.text import duration, named, typed
 from ..core.verdict.repeated import standing
-from .under_way import waits
+from ..options import Options
+from .hosts import AWAITED_S
+from .under_way import touched_by, waits, words_of
 from .world import World
 
 # Drives that were sold without saying so (vendors' lists of 2020 and later).
@@ -331,3 +343,50 @@ def shingled(drive: DriveReport) -> str:
     if _MODELS.search(drive.drive_model.model):
         return "its drive model is known to shingle tracks by itself (SMR)"
     return ""
+
+
+def without_hosts(hosts: Sequence[str]) -> str:
+    """Name hosts whose drives are left out, since their probes call and do not report."""
+    return (
+        f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
+        "calls; see its log, `journalctl -u wcache-probe`"
+    )
+
+
+def words_of_taken_back(
+    state: AutoState, found: Mapping[ModelKey, Tuple[str, float]]
+) -> Dict[ModelKey, str]:
+    """Tell why modes that an admin took back are not applied, by class and drive model."""
+    return {
+        key: f"an admin took it back in plan {plan_id}"
+        for key, plan_id in not_anew(state, found).items()
+        if mode_of(state.modes, key[0]) is Mode.APPLY
+    }
+
+
+def words_of_paused(world: World) -> List[str]:
+    """Tell what plans that are paused keep for themselves, and how each goes on or ends."""
+    paused = [plan_id for plan_id in world.open_plans if world.rollouts[plan_id].paused]
+    kept = (touched_by(world.rollouts[plan_id].rollout, world.cluster) for plan_id in paused)
+    return [
+        f"{words_of(touched)}: plan {plan_id} is paused and has them for itself: "
+        f"{typed('ceph wcache rollout resume {}', plan_id)} goes on, "
+        f"{typed('ceph wcache rollout abort {}', plan_id)} ends it"
+        for plan_id, touched in zip(paused, kept)
+    ]
+
+
+def is_fine(drive: DriveSeen, seen: Seen) -> bool:
+    """Say whether a drive is as its drive model's verdict wants it."""
+    verdict = seen.verdicts.get(drive.model_key)
+    return verdict is Verdict.NO_DIFFERENCE or (
+        verdict is not None and verdict.mode is not None and verdict.mode is drive.mode
+    )
+
+
+def limits_of(options: Options) -> Allowance:
+    """Read what the options allow; raises MalformedError where the windows make no sense."""
+    return Allowance(
+        parse_windows(options.auto_windows), options.auto_seconds_per_day,
+        options.auto_bytes_per_day, options.auto_quiet_s,
+    )

@@ -16,12 +16,11 @@ from typing import Callable, Optional, Sequence, Union
 from ..core import across
 from ..core.codec import one_line
 from ..core.drive.proofs import proofs_for
-from ..core.drive.safety import disobeyed
 from ..core.errors import RefusedError
 from ..core.events import AgentSilent, Answered, Event, Halt, LeaseLost, SaveRun
 from ..core.fleet.agents import Agent
 from ..core.fleet.claims import as_a_probe_may
-from ..core.host_report import HostReport
+from ..core.host_report import HostReport, disobeyed
 from ..core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,

@@ -6,18 +6,15 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence
 
 from ..core import codec
 from ..core.automation.deciding import (
-    DriveSeen,
     Seen,
     Wish,
     begun,
     decide,
-    not_anew,
     turned,
-    would_begin,
 )
 from ..core.automation.state import (
     Allowance,
@@ -30,34 +27,35 @@ from ..core.automation.state import (
     find_undone,
     is_open,
     mode_of,
-    parse_windows,
 )
 from ..core.change.preconditions import TOLD_AFTER_S
 from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, RefusedError, WcacheError
 from ..core.history import ADMIN, AUTO
-from ..core.model import Finding, FindingCode, Severity, Verdict
+from ..core.model import Finding, FindingCode, Severity
 from ..core.scope import Scope, parse_scope
-from ..core.text import duration, named, typed
+from ..core.text import duration, named
 from ..engine.auto_look import (
     Domains,
     arrivals,
     ended,
     going_on,
+    is_fine,
+    limits_of,
     look,
     modes_now,
     stands,
     taken_back,
+    without_hosts,
+    words_of_paused,
+    words_of_taken_back,
 )
 from ..engine.engine import Engine
-from ..engine.hosts import AWAITED_S
 from ..engine.orders import Orders
 from ..engine.storing.archive import AUTOMATION
-from ..engine.under_way import touched_by, words_of
 from ..engine.world import World
 from ..knobs.knob import Asked
 from ..knobs.registry import DEFAULT
-from ..options import Options
 from .campaigns import CampaignService, Ready
 from .guards import (
     disputed_domains,
@@ -68,6 +66,7 @@ from .guards import (
     require_thawed,
     would,
 )
+from .outlook import would_begin
 from .plans.plans import PlanService, planned_words
 
 LOOK_EVERY_S = 5.0
@@ -127,7 +126,7 @@ class AutoService:
         device_class = within.device_class
         require_store(world)
         require_scope(world, within)
-        limits = _limits(world.options)
+        limits = limits_of(world.options)
         answer: Dict[str, Any] = {
             "device_class": device_class, "mode": wanted.value, "scope": str(within),
             "frozen": world.frozen, "before": mode_of(self.state.modes, device_class).value,
@@ -159,7 +158,7 @@ class AutoService:
         options, now_s = world.options, world.now_s
         problem, limits = "", Allowance()
         try:
-            limits = _limits(options)
+            limits = limits_of(options)
         except MalformedError as error:
             problem = error.line()
         with self._lock:
@@ -182,11 +181,11 @@ class AutoService:
             "left_alone": [
                 *(
                     f"{' '.join(d.key)}: {d.refusal}" for d in seen.drives
-                    if d.refusal and not _fine(d, seen)
+                    if d.refusal and not is_fine(d, seen)
                     and mode_of(state.modes, d.device_class) is not Mode.OFF
                 ),
-                *(_of_paused(world) if on else []),
-                *([_without(seen.without)] if seen.without and on else []),
+                *(words_of_paused(world) if on else []),
+                *([without_hosts(seen.without)] if seen.without and on else []),
                 *(
                     f"{' '.join(key)}: contested, see `ceph wcache status`"
                     for key in sorted(seen.contested)
@@ -204,7 +203,7 @@ class AutoService:
                 ),
                 *(
                     f"{' '.join(key)}: `auto` no longer applies it: {why}"
-                    for key, why in sorted(_taken_back(state, seen.taken_back).items())
+                    for key, why in sorted(words_of_taken_back(state, seen.taken_back).items())
                 ),
             ][:LEFT_SHOWN_MAX],
         }
@@ -221,7 +220,7 @@ class AutoService:
         """Tell why modes are not applied by themselves any more, by class and drive model."""
         state = self.state
         held = {item.model_key: item.held for item in state.tried if item.held}
-        return {**held, **_taken_back(state, taken_back(world))}
+        return {**held, **words_of_taken_back(state, taken_back(world))}
 
     # ---- by itself
 
@@ -256,7 +255,7 @@ class AutoService:
     def _go_on(self, world: World) -> None:
         now_s, before = world.now_s, self.state.begun
         try:
-            limits = _limits(world.options)
+            limits = limits_of(world.options)
         except MalformedError as error:
             self.waiting = error.line()
             return
@@ -277,7 +276,7 @@ class AutoService:
         if now_s < self._wait_until_s:
             return
         refused = False
-        without = f"begun {_without(seen.without)}" if seen.without else ""
+        without = f"begun {without_hosts(seen.without)}" if seen.without else ""
         try:
             if wish.purpose in (Purpose.APPLY, Purpose.DIVIDE):
                 self.waiting = self._plan(world, wish, without)
@@ -395,50 +394,3 @@ class AutoService:
                     f"class {name} is {mode_of(self.state.modes, name).value} under `auto`, and "
                     "the plan would change it", "it is looked at again",
                 )
-
-
-def _limits(options: Options) -> Allowance:
-    """Read what the options allow; raises MalformedError where the windows make no sense."""
-    return Allowance(
-        parse_windows(options.auto_windows), options.auto_seconds_per_day,
-        options.auto_bytes_per_day, options.auto_quiet_s,
-    )
-
-
-def _without(hosts: Sequence[str]) -> str:
-    """Name hosts whose drives are left out, since their probes call and do not report."""
-    return (
-        f"without {named(hosts, 3)}: no report came for {duration(AWAITED_S)} though its probe "
-        "calls; see its log, `journalctl -u wcache-probe`"
-    )
-
-
-def _taken_back(
-    state: AutoState, found: Mapping[ModelKey, Tuple[str, float]]
-) -> Dict[ModelKey, str]:
-    """Tell why modes that an admin took back are not applied, by class and drive model."""
-    return {
-        key: f"an admin took it back in plan {plan_id}"
-        for key, plan_id in not_anew(state, found).items()
-        if mode_of(state.modes, key[0]) is Mode.APPLY
-    }
-
-
-def _of_paused(world: World) -> List[str]:
-    """Tell what plans that are paused keep for themselves, and how each goes on or ends."""
-    paused = [plan_id for plan_id in world.open_plans if world.rollouts[plan_id].paused]
-    kept = (touched_by(world.rollouts[plan_id].rollout, world.cluster) for plan_id in paused)
-    return [
-        f"{words_of(touched)}: plan {plan_id} is paused and has them for itself: "
-        f"{typed('ceph wcache rollout resume {}', plan_id)} goes on, "
-        f"{typed('ceph wcache rollout abort {}', plan_id)} ends it"
-        for plan_id, touched in zip(paused, kept)
-    ]
-
-
-def _fine(drive: DriveSeen, seen: Seen) -> bool:
-    """Say whether a drive is as its drive model's verdict wants it."""
-    verdict = seen.verdicts.get(drive.model_key)
-    return verdict is Verdict.NO_DIFFERENCE or (
-        verdict is not None and verdict.mode is not None and verdict.mode is drive.mode
-    )

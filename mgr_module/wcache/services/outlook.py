@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..core.automation.state import Mode, Modes, mode_of
+from ..core.automation.deciding import Seen, decide
+from ..core.automation.state import Allowance, AutoState, Mode, Modes, mode_of
 from ..core.change.preconditions import reasons
 from ..core.change.rollout_state import RolloutStatus
 from ..core.experiment.campaign import Campaign
@@ -226,3 +227,19 @@ def ending(world: World, campaign: Campaign) -> Dict[str, float]:
     return {
         "seconds_left": round(min(expected_s, most_s), 1), "seconds_left_max": round(most_s, 1),
     }
+
+
+def would_begin(
+    before: AutoState, after: AutoState, seen: Seen, limits: Allowance, now_s: float
+) -> List[str]:
+    """Tell what turning it on or off would come to, each in words that go on from "would"."""
+    lines = []
+    if after.modes != before.modes:
+        said = ", ".join(f"{m.device_class or 'all classes'} {m.mode.value}" for m in after.modes)
+        lines.append(f"allow: {said}")
+    decision = decide(after, seen, limits, now_s)
+    if decision.wish is not None:
+        lines.append(decision.wish.todo)
+    elif decision.waiting:
+        lines.append(f"wait: {decision.waiting}")
+    return lines

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.codec import one_line
-from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, disobeyed, why_not_tried
+from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, why_not_tried
 from wcache.core.errors import (
     DisobeyedError,
     NotFoundError,
@@ -24,7 +24,7 @@ from wcache.core.errors import (
     told,
 )
 from wcache.core.hardware import Controller, DmCacheState, FlushCounters, HostMemory, OptionValue
-from wcache.core.host_report import Disobedience
+from wcache.core.host_report import Disobedience, disobeyed
 from wcache.core.model import (
     CacheMode,
     DriveReport,

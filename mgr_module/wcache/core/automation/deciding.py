@@ -192,22 +192,6 @@ def not_anew(
     }
 
 
-def would_begin(
-    before: AutoState, after: AutoState, seen: Seen, limits: Allowance, now_s: float
-) -> List[str]:
-    """Tell what turning it on or off would come to, each in words that go on from "would"."""
-    lines = []
-    if after.modes != before.modes:
-        said = ", ".join(f"{m.device_class or 'all classes'} {m.mode.value}" for m in after.modes)
-        lines.append(f"allow: {said}")
-    decision = decide(after, seen, limits, now_s)
-    if decision.wish is not None:
-        lines.append(decision.wish.todo)
-    elif decision.waiting:
-        lines.append(f"wait: {decision.waiting}")
-    return lines
-
-
 def begun(
     state: AutoState, wish: Wish, owner: str, seconds: float, bytes_written: int, changes: int
 ) -> AutoState:

@@ -12,7 +12,6 @@ import math
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import (
-    Collection,
     Dict,
     FrozenSet,
     Iterator,
@@ -31,7 +30,7 @@ from ..record import Precondition
 from ..text import named
 from .asking import Asking
 from .change import Change, ChangeStatus
-from .gate.blocks import CONTROLS_MIN, log_ratios, only_of, present, told_of
+from .gate.blocks import log_ratios, only_of, present, told_of
 from .gate.gate_state import GateStep
 from .gate.judge import (
     BLOCKS_BEFORE,
@@ -134,42 +133,6 @@ class Gating(Asking):
         else:
             found.take_later(put_off(rollout, cluster, self._without_clients, self._unseen))
         return found
-
-    def take_later(self, later: Tuple[int, ...]) -> None:
-        """Put changes off, and take them out of the step.
-
-        What was measured before them is of another load when they come back.
-        """
-        rollout, step = self.rollout, self.rollout.step
-        new = {*later} - rollout.put_off
-        self._put_all((
-            index for index in new if rollout.changes[index].before_us is not None
-        ), before_us=None)
-        rest = tuple(index for index in step.indices if index not in new)
-        self.rollout = self.rollout.putting_off(tuple(sorted({*later})))
-        if rest != step.indices:
-            self.rollout = self.rollout.with_step_of(rest)
-
-    @property
-    def waits_to_judge(self) -> bool:
-        """Whether a step is made, and not judged as too few of its OSDs were well."""
-        held = self.phase in (Phase.HELD, Phase.CHECKING)
-        return held and bool(self.rollout.unjudged) and not self.rollout.in_step
-
-    def illness_of_step(self, cluster: ClusterState) -> str:
-        """Say why the step cannot be judged now; "" where it can."""
-        step = self.rollout.step
-        ill = cluster.illness((*step.treated, *step.controls))
-        words = named([f"osd.{osd_id} {why}" for osd_id, why in ill.items()])
-        return words if self._too_ill(ill) else ""
-
-    def _too_ill(self, ill: Collection[int]) -> bool:
-        """Whether so few OSDs of the step are well that nothing is known of it."""
-        step = self.rollout.step
-        beside = sum(osd_id not in ill for osd_id in step.controls)
-        return all(osd_id in ill for osd_id in step.treated) or (
-            bool(step.controls) and beside < CONTROLS_MIN
-        )
 
     def _well(self, osd_ids: Sequence[int]) -> Tuple[int, ...]:
         return tuple(osd_id for osd_id in osd_ids if osd_id not in self._ill)

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import AbstractSet, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar
+from typing import (
+    AbstractSet,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 from .. import events
+from ..cluster import ClusterState
 from ..codec import one_line
 from ..config_database import ConfigRequest
 from ..host_report import DriveKind
 from ..model import CacheMode
 from ..record import Precondition
 from ..setting.setting import Ask
-from ..text import many, typed
+from ..text import many, named, typed
 from . import preconditions
 from .change import GOING_BACK, UNFINISHED, Change, ChangeStatus
+from .gate.blocks import CONTROLS_MIN
 from .gate.evidence import Proofs
 from .rollout_state import Rollout, RolloutStatus
 from .stepping import NOTHING, Step, Touched, gated, step_from, steps_left, why_so_large
@@ -324,4 +336,42 @@ class RolloutBase:
         return (
             f"the probe on {change.hostname}, which is asked again for an hour; where the host is "
             f"gone for good: {typed('ceph wcache agent rm {} --host-is-gone', change.hostname)}",
+        )
+
+    # ---- who is well
+
+    def take_later(self, later: Tuple[int, ...]) -> None:
+        """Put changes off, and take them out of the step.
+
+        What was measured before them is of another load when they come back.
+        """
+        rollout, step = self.rollout, self.rollout.step
+        new = {*later} - rollout.put_off
+        self._put_all((
+            index for index in new if rollout.changes[index].before_us is not None
+        ), before_us=None)
+        rest = tuple(index for index in step.indices if index not in new)
+        self.rollout = self.rollout.putting_off(tuple(sorted({*later})))
+        if rest != step.indices:
+            self.rollout = self.rollout.with_step_of(rest)
+
+    @property
+    def waits_to_judge(self) -> bool:
+        """Whether a step is made, and not judged as too few of its OSDs were well."""
+        held = self.phase in (Phase.HELD, Phase.CHECKING)
+        return held and bool(self.rollout.unjudged) and not self.rollout.in_step
+
+    def illness_of_step(self, cluster: ClusterState) -> str:
+        """Say why the step cannot be judged now; "" where it can."""
+        step = self.rollout.step
+        ill = cluster.illness((*step.treated, *step.controls))
+        words = named([f"osd.{osd_id} {why}" for osd_id, why in ill.items()])
+        return words if self._too_ill(ill) else ""
+
+    def _too_ill(self, ill: Collection[int]) -> bool:
+        """Whether so few OSDs of the step are well that nothing is known of it."""
+        step = self.rollout.step
+        beside = sum(osd_id not in ill for osd_id in step.controls)
+        return all(osd_id in ill for osd_id in step.treated) or (
+            bool(step.controls) and beside < CONTROLS_MIN
         )

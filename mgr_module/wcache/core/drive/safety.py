@@ -21,11 +21,9 @@ from ..model import (
     DeviceCache,
     DriveReport,
     DriveState,
-    Finding,
     FindingCode,
     KernelView,
     LayerKind,
-    Severity,
     Transport,
 )
 from ..options.option import SharedCache, caches_of, drive_words, shared_cache
@@ -278,20 +276,6 @@ def may_toggle(
     if len(lines) > TOLD_MAX:
         lines[TOLD_MAX:] = [f"and {len(lines) - TOLD_MAX} more drives of its cache domain"]
     return "; ".join(lines) or None
-
-
-def disobeyed(drive: DriveReport, answer: str, cure: str = "") -> DriveReport:
-    """The report of a drive that refused a change of its cache mode, or took it and did nothing."""
-    known = [one for one in drive.refusals if one.kind is not RefusalKind.DISOBEYED]
-    findings = [one for one in drive.findings if one.code is not FindingCode.TOGGLE_INEFFECTIVE]
-    found = Finding(
-        FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name,
-        f"{answer}; {cure}" if cure else answer,
-    )
-    return replace(
-        drive, refusals=(*known, Refusal(RefusalKind.DISOBEYED, answer)),
-        findings=(*findings, found),
-    )
 
 
 def refused(

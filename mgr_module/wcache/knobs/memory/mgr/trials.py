@@ -25,7 +25,6 @@ from ....core.change.rollout_state import Rollout
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, ConsentError, MalformedError, NotReadyError, RefusedError
 from ....core.fleet.agents import MEMORY_UNTOLD_S
-from ....core.hardware import HostMemory
 from ....core.scope import WHOLE, parse_scope
 from ....core.text import NOTHING, amount, command, many, named, typed
 from ....engine.engine import Engine
@@ -50,7 +49,7 @@ from ..trial import (
     TrialStatus,
 )
 from ..trial_result import OSDS_MAX
-from .facts import MemoryFacts
+from .facts import LIMIT_SHARE, MemoryFacts, crowded
 from .osds import TrialOsds
 
 TRIAL = StoredKind(KEY, TargetTrial)
@@ -248,11 +247,7 @@ def last_trial(world: World) -> Optional[TargetTrial]:
     return next((state for state in found if isinstance(state, TargetTrial)), None)
 
 
-# A trial ends where so much of a limit is used, ...
-LIMIT_SHARE = 0.9
-# ... or where so little of the host's RAM is available.
-AVAILABLE_SHARE_MIN = 0.05
-# It ends where an OSD has so much more than the larger target.
+# A trial ends where an OSD has so much more than the larger target.
 OVER_SHARE = 1.2
 RAISE = 1.5
 
@@ -345,32 +340,6 @@ def _in_order(
             (one for one in alike if rank(one) == number), lambda one: one[0].name
         )
     ]
-
-
-def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
-    """Why a trial of these OSDs, all of one host, must end; "" where it may go on.
-
-    `high_bytes` is the larger target.
-    """
-    for limit in memory.limits:
-        mine = sorted(set(limit.osd_ids) & set(osd_ids))
-        if not mine:
-            continue
-        group = f"the control group of osd.{mine[0]}"
-        if limit.used_bytes > LIMIT_SHARE * limit.bytes_max:
-            return f"{group} uses {amount(limit.used_bytes)} of {amount(limit.bytes_max)}"
-        if high_bytes * len(limit.osd_ids) > LIMIT_SHARE * limit.bytes_max:
-            return (
-                f"the limit of {group} is {amount(limit.bytes_max)} now: too little for the "
-                "trial"
-            )
-    # nothing available at all is not told
-    if 0 < memory.available_bytes < AVAILABLE_SHARE_MIN * memory.total_bytes:
-        return (
-            f"the host of osd.{osd_ids[0]} has {amount(memory.available_bytes)} of "
-            f"{amount(memory.total_bytes)} available"
-        )
-    return ""
 
 
 class Most(NamedTuple):
