@@ -147,10 +147,21 @@ print(json.dumps([to_plain(before), to_plain(drive.counters(0))]))
 """
 
 
-@pytest.fixture
-def two_paths(release, tmp_path):
+VIEWS = """
+import sys
+sys.path[:0] = ["/wcache/osd_probe", "/wcache/mgr_module"]
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.block.sysfs import by_name, queues_on
+
+layers = queues_on(by_name(HostFiles(), sys.argv[1]))
+print(" ".join(sorted(layer.kernel_view.value for layer in layers)))
+"""
+
+
+@pytest.fixture(scope="module")
+def two_paths(release, tmp_path_factory):
     """A guest whose NVMe drive has two controllers, as a dual-port one has."""
-    drives = tmp_path / "drives.toml"
+    drives = tmp_path_factory.mktemp("two-paths") / "drives.toml"
     drives.write_text(TWO_PATHS)
     with Lab(drives, release=release, machine=MachineSpec(nvme_paths=2)) as running:
         yield Bench(running)
@@ -184,3 +195,28 @@ def test_flushes_of_a_drive_with_two_nvme_paths_are_counted_over_both(two_paths)
     assert (start["paths"], end["paths"]) == (2, 2)
     assert end["flushes"] - start["flushes"] >= COMMITS
     assert end["writes"] - start["writes"] >= COMMITS
+
+
+def test_what_a_path_drops_is_seen_in_a_view_of_its_own(two_paths):
+    """The kernel goes by the view of the path that a flush goes down, whatever the head's is."""
+    bench = two_paths
+    disk = bench.disk("nvme")
+    paths = f"/sys/block/{disk.name.replace('n1', 'c*n1')}/queue/write_cache"
+
+    def reached():
+        before = bench.lab.drive("nvme").counters().flush
+        bench.lab.guest.run(["python3", "-c", COMMIT_AND_COUNT, disk.name]).checked()
+        return bench.lab.drive("nvme").counters().flush - before
+
+    def views():
+        return bench.lab.guest.run(["python3", "-c", VIEWS, disk.name]).checked().strip()
+
+    assert views() == "write back write back"
+    assert reached() >= COMMITS
+    bench.sh(f"for path in {paths}; do echo 'write through' > $path; done").checked()
+    head = bench.sh(f"cat /sys/block/{disk.name}/queue/write_cache").checked().strip()
+    assert (head, views()) == ("write back", "write through write through")
+    assert reached() == 0, "the kernel drops them"
+    bench.sh(f"for path in {paths}; do echo 'write back' > $path; done").checked()
+    assert views() == "write back write back"
+    assert reached() >= COMMITS
