@@ -25,7 +25,7 @@ READS_OF_ANY = {  # whatever stands before the dot
 PARSERS = ("prometheus_text",)
 MODULE, PROBE = "mgr_module/wcache", "osd_probe/wcache_probe"
 WITHOUT = {
-    f"{MODULE}/ceph/view.py CephView.cluster": "the mgr's own words, from its own memory",
+    f"{MODULE}/ceph/view.py CephView._look": "the mgr's own words, from its own memory",
     f"{MODULE}/core/codec.py loads": "its two parts are entered, and only tests call it",
     f"{MODULE}/core/experiment/factorial.py order": "a digest that it makes itself",
     f"{MODULE}/core/experiment/matrix.py cells_of": "a digest that it makes itself",
@@ -33,6 +33,8 @@ WITHOUT = {
         "a pipe to a child that runs our own code; parse_json reads it",
     f"{MODULE}/web/dashboard_login.py DashboardLogin._answer":
         "a connection; parse_json reads what comes, and `ceph` has what is made of it",
+    f"{PROBE}/journal/journal_file.py LeaseMarker._has":
+        "looks for a drive's id among the lines of a file of root's",
     f"{PROBE}/journal/journal_file.py StateFolder.holder": "a struct that fcntl(2) fills",
     f"{PROBE}/linux/persistence/prepare.py Preparer.clear_images":
         "compares a file with the rule that was written, and makes nothing of it",

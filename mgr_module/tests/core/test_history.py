@@ -42,8 +42,8 @@ def test_a_wave_that_goes_back_says_of_each_change_why():
     mgr = begun(before=lambda mgr: setattr(mgr, "factor", 2.0))
     assert mgr.end() == "rolled back"
     (row,) = changes(mgr)
-    assert row["outcome"].startswith("rolled back: worse: commit latency 2.0")
-    assert row["evidence"].startswith("worse: commit latency 2.0")
+    assert row["outcome"].startswith("rolled back: worse: commit latency changed by +1")
+    assert row["evidence"].startswith("worse: commit latency changed by +1")
     assert row["evidence"] in row["text"]
 
 

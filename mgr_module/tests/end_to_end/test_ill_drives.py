@@ -43,7 +43,7 @@ def begun_beside(*osd_ids, **options):
 
 def test_ill_drives_come_after_all_others_and_a_plan_waits_for_nothing_but_them():
     mgr = begun_beside(1, 4)
-    assert said(mgr, "apply", plan_id="p1", dry_run=True)["later"] == [
+    assert said(mgr, "rollout show", plan_id="p1")["later"] == [
         f"h0 sdb: osd.1 {DEGRADED}", f"h2 sda: osd.4 {DEGRADED}"]
     mgr.go(lambda: mgr.plan.missed)
     assert mgr.changed == {0, 2, 3, 5, 6, 7, 8, 9}
