@@ -150,6 +150,6 @@ def test_a_stack_of_two_drives_is_followed_to_both_and_loses_nothing(
 
 
 def look_of(other, probe):
-    """Another drive below the OSD of a probe."""
-    other.data = probe.data
+    """Another drive below the OSD of a probe, as that probe has it."""
+    other.data, other.folders = probe.data, probe.folders
     return other.look()
