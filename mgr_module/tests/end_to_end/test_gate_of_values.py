@@ -76,7 +76,8 @@ def test_memory_that_slows_clients_goes_back_to_what_it_was(which, writes):
         clients.slower_reads, clients.slower_writes = 1.0, 1.5
     machine = begin(mgr, knob="memory")
     assert end(mgr, machine) == "rolled back"
-    assert f"worse: {'read' if which == 'reads' else 'commit'} latency changed by +" in machine.rollout.reason
+    judged = "read" if which == "reads" else "commit"
+    assert f"worse: {judged} latency changed by +" in machine.rollout.reason
     assert mgr.config.kept == kept
     assert smaller(mgr)(1) is False
 
