@@ -159,8 +159,9 @@ class Fleet:
             return BUSY_STEP_S
         ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
         left_s = min([self.due_s, *(end_s - mgr.now_s for end_s in ends_s)])
-        if left_s == math.inf:  # what comes next takes no time
-            return BUSY_STEP_S
+        if left_s == math.inf:  # what comes next takes no time, but where a run waits
+            waits = any(not m.over and m.state.ill_since_s for m in engine.inside.runs.values())
+            return IDLE_STEP_S if waits else BUSY_STEP_S
         return min(IDLE_STEP_S, max(BUSY_STEP_S, left_s))
 
     def _load_end_s(self, token: str) -> float:

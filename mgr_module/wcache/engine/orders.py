@@ -191,7 +191,7 @@ class Orders(Executor):
     def ask_anew(self, hostname: str) -> None:
         """A host's last report may not tell of what is there now: it is asked for the next."""
         self.require_lock()
-        self.hosts.reported_at_s.pop(hostname, None)
+        self.hosts.look_again(hostname)
 
     def add_host(self, item: Deployment, *, noted: bool) -> None:
         """Remember a host that was added; its probe may call again."""
@@ -262,7 +262,8 @@ class Orders(Executor):
         self.persistence.save_value(ACCEPTED_PROOFS, AcceptedProofs(self.analyses.accepted))
         self.hear_store()
         # hosts are told with the request for their next report
-        self.hosts.reported_at_s.clear()
+        for hostname in (*self.hosts.reported_at_s,):
+            self.hosts.look_again(hostname)
 
     def import_evidence(self, found: Evidence) -> bool:
         """Keep what another cluster found; False where it is kept already."""

@@ -199,7 +199,7 @@ class ProbeCalls:
         ))
         engine.hosts.reports[hostname] = report
         engine.archive.put_later(REPORT, report)
-        engine.hosts.reported_at_s.pop(hostname, None)
+        engine.hosts.look_again(hostname)
 
     def _checked(self, hostname: str, request: Request, outcome: Outcome) -> Outcome:
         """A look at other drives than the host has reported is none: in words, a failure."""
@@ -271,7 +271,7 @@ class ProbeCalls:
         if lease is None and not at_work:  # what only the mgr knows how to restore
             owed = engine.unrestored.request(hostname, now_s)
         if owed is not None:
-            hosts.reported_at_s.pop(hostname, None)  # the next one says what came of it
+            hosts.look_again(hostname)  # the next one says what came of it
             return hosts.give(hostname, engine.epoch, owed)
         if hosts.memory_due(hostname, now_s):
             return hosts.give(hostname, engine.epoch, MemoryRequest())

@@ -206,6 +206,15 @@ def test_the_newest_plan_that_says_why_a_mode_went_back_stays_however_many_are_l
     assert surplus({}, {}, {}, named(*back, *idle)).plan_ids == ("p0", "p1")
 
 
+def test_a_plan_that_says_why_a_mode_went_back_stays_though_later_ones_changed_the_rest():
+    made = plan(0, "domain-a", "domain-b")
+    kept, back = made.changes
+    back = replace(back, status=ChangeStatus.ROLLED_BACK)
+    mixed = replace(made, changes=(kept, back), worse=Worse((1,), "slower", 9.0))
+    again = [plan(n, "domain-a") for n in range(1, BOUNDS.plans + 5)]
+    assert "p0" not in surplus({}, {}, {}, named(mixed, *again)).plan_ids
+
+
 def test_a_plan_goes_once_later_ones_changed_all_that_it_changed():
     again = [plan(n, "domain-a") for n in range(2, BOUNDS.plans + 5)]
     partly, wholly = plan(0, "domain-a", "domain-b"), plan(1, "domain-a")

@@ -53,12 +53,13 @@ def test_whom_it_goes_on_without_is_in_its_status_and_in_the_history(mgr):
     assert {m.spec.hostname for m in mgr.inside.runs.values()} <= {"h0", "h1"}
 
 
-def test_a_host_that_has_reported_is_waited_for_in_full_when_something_ends_on_it(mgr):
+def test_a_host_that_has_reported_is_waited_for_in_full_when_it_is_asked_anew(mgr):
     while mgr.engine.world().unreported(waited_for=True) or mgr.engine.is_active():
         mgr.step(STEP_S)
     mgr.now_s += AWAITED_S + STEP_S
     mgr.report_all()
-    mgr.inside.hosts.look_again("h2")  # as when something ends on it
+    with mgr.engine.orders() as orders:
+        orders.ask_anew("h2")  # as when an OSD comes there
     assert waits_for(mgr, AWAITED_S / 2) == AWAITED_S / 2
     assert mgr.engine.world().unreported(waited_for=False) == []
 

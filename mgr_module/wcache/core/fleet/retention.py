@@ -138,7 +138,7 @@ def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
                 gone.append(plan.plan_id)
         else:
             carried_out += 1
-            if carried_out > bounds.plans and mine <= replaced:
+            if carried_out > bounds.plans and mine <= replaced and not marks:
                 gone.append(plan.plan_id)
         replaced |= mine
     return gone[::-1]
