@@ -257,6 +257,8 @@ class TrialMachine(jobs.Trial):
 
     def _read_back(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
         wanted_bytes = self.trial.high_bytes if self._raised else self.trial.low_bytes
+        if self._going_down:
+            wanted_bytes = self.trial.step_bytes(self._step)
         for osd_id, limit in zip(self.trial.osd_ids, self.trial.limit_bytes):
             reading = readings.get(osd_id)
             if reading is None:
@@ -266,7 +268,7 @@ class TrialMachine(jobs.Trial):
                     f"osd.{osd_id} uses {amount(reading.mapped_bytes)}, past its limit of "
                     f"{amount(limit)}"
                 )
-            if not self._going_down and reading.target_bytes != wanted_bytes:
+            if reading.target_bytes != wanted_bytes:
                 return self._end(
                     f"osd.{osd_id} has a target of {reading.target_bytes} bytes instead of "
                     f"{wanted_bytes}: it was restarted, or somebody has set another one"

@@ -347,6 +347,18 @@ def test_a_target_that_an_admin_sets_by_ceph_tell_meanwhile_stays(ended):
     assert rest
 
 
+def test_a_target_that_an_admin_sets_while_the_trial_steps_down_stays_and_ends_it():
+    mgr = trying()
+    while mgr.osd_memory.osds[0].leased == 6 * GIB:
+        mgr.step(10.0)
+    assert leased(mgr)[0] > 4 * GIB, "on its way down"
+    mgr.osd_memory.osds[0].leased = 5 * GIB
+    mgr.steps(10, 10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["reason"].startswith("osd.0 has a target of")
+    assert leased(mgr) == {0: 5 * GIB}
+
+
 def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
     mgr = begun(three_hosts())
     asked = []
