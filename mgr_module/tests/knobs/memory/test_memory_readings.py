@@ -9,6 +9,7 @@ from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
 from wcache.core import versions
 from wcache.core.config_database import Entry
+from wcache.core.errors import VersionError
 from wcache.knobs.memory.curve import (
     Curve,
     MissCost,
@@ -28,7 +29,14 @@ from wcache.knobs.memory.reading import (
     read,
 )
 from wcache.knobs.memory.trial import TargetTrial
-from wcache.knobs.memory.trial_result import PeriodRates, TrialResult, TrialVerdict, gains, judge
+from wcache.knobs.memory.trial_result import (
+    PeriodRates,
+    TrialResult,
+    TrialResults,
+    TrialVerdict,
+    gains,
+    judge,
+)
 
 GIB = 2**30
 PERF_20 = {
@@ -180,6 +188,12 @@ def test_a_stored_trial_that_kept_no_hits_is_still_read_so_that_its_leases_go_ba
     plain = versions.to_plain(trial)
     del plain["periods"][0]["hits"]
     assert versions.take(TargetTrial, {**plain, "version": 1}, "a trial") == trial
+
+
+def test_results_by_an_earlier_rule_are_not_taken():
+    plain = {**versions.to_plain(TrialResults((a_result(6, 0.5, 1.0),))), "version": 1}
+    with pytest.raises(VersionError):
+        versions.take(TrialResults, plain, "results")
 
 
 def a_trial(*parts, loads=(1.0,) * 8, share=(1.0, 1.0, 1.0)):

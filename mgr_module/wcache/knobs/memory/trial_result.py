@@ -149,5 +149,5 @@ def _near(target_bytes: int, other_bytes: int) -> bool:
 class TrialResults:
     """All of them, as they are stored."""
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     items: Tuple[TrialResult, ...] = field(default=(), metadata={"max_items": 1000})
