@@ -220,9 +220,21 @@ def test_a_trial_finds_its_gain_and_says_where_it_can_not():
     assert a_trial(loads=(0.0,) * 8).verdict == "insufficient data"
     assert a_trial(loads=(1.0,) * 7 + (0.0,)).verdict == "insufficient data"
     assert a_trial(loads=(1.0,) * 4, share=(0.5,) * 3).verdict == "insufficient data", "one block"
-    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0,))
-    of_before = [PeriodRates(False, 720.0, (100.0,)), PeriodRates(True, 720.0, (50.0,))] * 4
+    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1))
+    of_before = [PeriodRates(raised, 720.0, (50.0 if raised else 100.0,) * 2)
+                 for raised in (False, True)] * 4
     assert judge(told, of_before).verdict == "insufficient data", "hits were not kept"
+
+
+def test_one_osd_alone_does_not_say_what_others_of_its_class_would_gain():
+    assert a_trial(share=(0.5,)).verdict == "insufficient data"
+    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1))
+    order = (False, True, True, False) * 2
+    idle = [PeriodRates(raised, 720.0, (50.0 if raised else 100.0, 0.1), (1e3, 1e3))
+            for raised in order]
+    assert judge(told, idle).verdict == "insufficient data", "the other one missed nothing"
+    both = [replace(one, misses=one.misses[:1] * 2) for one in idle]
+    assert judge(told, both).verdict == "gain"
 
 
 def test_a_load_that_all_osds_have_in_common_is_no_gain_of_a_trial():

@@ -19,6 +19,8 @@ SAME_TARGET = 0.05
 MISSES_MIN = 1.0
 # Fewer pairs give no interval that says anything.
 PAIRS_MIN = 3
+# One OSD does not say how much others of its class differ.
+OSDS_MIN = 2
 OSDS_MAX = 64
 
 
@@ -77,14 +79,14 @@ def judge(told: TrialResult, periods: Sequence[PeriodRates]) -> TrialResult:
     period to period is common to the OSDs, and what an OSD is like is common to its pairs: so the
     error is that of the mean over pairs and that of the mean over OSDs, together.  With Student's
     t for each the interval covers 95% at least (Banerjee, Biometrika 1960).  It is `insufficient
-    data` where too little was missed, or pairs or OSDs disagree.
+    data` where fewer than two OSDs missed enough, or pairs or OSDs disagree.
     """
     numbers = range(len(told.osd_ids))
     before = [fmean(p.misses[i] for p in periods if not p.raised) for i in numbers]
     told = replace(told, misses_before=fmean(before))
     by_osd = [_logs(periods, i) for i in numbers if before[i] >= MISSES_MIN]
     by_osd = [logs for logs in by_osd if len(logs) >= PAIRS_MIN]
-    if not by_osd:
+    if len(by_osd) < OSDS_MIN:
         return told
     by_pair = [fmean(logs) for logs in zip(*by_osd)]
     middle = fmean(by_pair)
@@ -113,9 +115,9 @@ def _logs(periods: Sequence[PeriodRates], index: int) -> List[float]:
 
 
 def _reach(values: Sequence[float]) -> float:
-    """How far the mean may be from the true one, at 95%; nothing is known of a single one."""
+    """How far the mean of two values and more may be from the true one, at 95%."""
     n = len(values)
-    return t95(n - 1) * stdev(values) / math.sqrt(n) if n > 1 else 0.0
+    return t95(n - 1) * stdev(values) / math.sqrt(n)
 
 
 def last_told(
