@@ -5,8 +5,9 @@ look, whatever made somebody stop and go on (Jennison and Turnbull 1989), so all
 have the interval of that many pairs.  Where the experiments differ more than their pairs do,
 the error of the mean grows by that (Birge, Physical Review 1932).  It never shrinks.
 
-What was decided stands until all pairs together leave no room for it, or another experiment
-proves something else: the last one is not believed for being the last, nor for being stopped.
+What was decided among the newest five stands until all their pairs together leave no room for
+it, or another of them proves something else: the last one is not believed for being the last, nor
+for being stopped.
 """
 
 from __future__ import annotations
