@@ -17,7 +17,7 @@ def install(program_inside=False):
 
 
 def remove():
-    return script("removal", form="cephadm", hostname="h1").text
+    return script("removal", form="cephadm", hostname="h1", gone=False).text
 
 
 def test_a_probes_container_has_no_init_where_it_has_the_hosts_processes():

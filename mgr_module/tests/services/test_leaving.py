@@ -135,7 +135,9 @@ def test_a_script_that_asks_the_mgrs_for_something_disables_it_at_its_end():
     ends = with_ends(mgr)
     told = leave(mgr, keep=True)
     assert (told["left"], ends) == (True, [])
-    assert told["script"].splitlines()[-1] == told["next"].partition("  #")[0]
+    disable, told_of = told["script"].splitlines()[-2:]
+    assert disable.partition(" || ")[0] == told["next"].partition("  #")[0]
+    assert "NOT done on" in told_of
 
 
 def test_where_the_mons_take_long_it_disables_itself_when_they_are_done(monkeypatch):
@@ -159,7 +161,8 @@ def test_a_script_that_asks_the_mgrs_is_not_cut_off_by_a_later_call():
     assert "ceph orch rm" in leave(mgr, keep=True)["script"]
     mgr.store.fails = lambda key: False
     told = leave(mgr, keep=True)
-    assert (told["left"], told["script"], ends) == (True, "ceph mgr module disable wcache", [])
+    assert (told["left"], told["hosts"], ends) == (True, [], [])
+    assert told["script"].startswith("ceph mgr module disable wcache || ")
 
 
 def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():

@@ -106,7 +106,7 @@ def left_text(data: Mapping[str, Any]) -> str:
     notes += [f"stays on the host: {line}" for line in data["stays"]]
     notes += [f"waits: {line}" for line in data["waits"]]
     if data["left"]:
-        last = "at the end of this script" if data["script"].endswith(DISABLE) else "in a moment"
+        last = "at the end of this script" if DISABLE in data["script"] else "in a moment"
         notes.append(
             "wcache has left this cluster: nothing of it is stored any more, and the module is "
             f"disabled {last}; all mgrs start anew for that"

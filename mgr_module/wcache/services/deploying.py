@@ -283,7 +283,7 @@ class AgentService:
             ]
             # what cannot be printed is refused before anything is removed
             told = script(
-                "removal", form=item.form.value, hostname=hostname,
+                "removal", form=item.form.value, hostname=hostname, gone=host_is_gone,
                 namespace=checked_namespace(item.namespace) if item.form is Form.ROOK else "",
             )
             if dry_run:

@@ -48,6 +48,9 @@ WORK_S = 20.0
 STORE_WAIT_S, STORE_LOOK_S = 5.0, 0.05
 DISABLE = command("ceph mgr module disable wcache")
 BY_HAND = commented(DISABLE, "only where it is still enabled in a minute")
+DISABLED = f'{DISABLE} || undone="$undone the mgrs"'
+# A host's part that fails adds itself to `undone`, over all scripts of one file, and the rest runs.
+ALL_DONE = 'if [ -n "$undone" ]; then echo "NOT done on:$undone" >&2; false; fi'
 UNDO = "  # undo it"  # the lines of a change by hand that take it back
 
 
@@ -129,7 +132,7 @@ class LeaveService:
             )
         left, script = self.left, [found["script"] for found in scripts]
         if left and self._asks_mgrs:
-            script.append(DISABLE)
+            script.append(DISABLED)
         elif had_left:
             self._disable_soon()  # the mons have refused it, or it is done twice
         again = ["ceph", "wcache", "leave", f"--{told['way']}"]
@@ -139,7 +142,8 @@ class LeaveService:
             "hosts": [found["hostname"] for found in scripts],
             "notes": list(dict.fromkeys(line for found in scripts for line in found["notes"])),
             "stays": [line for found in scripts for line in found["stays"]],
-            "script": "\n".join(script), "next": BY_HAND if left else arguments(again),
+            "script": "\n".join([*script, ALL_DONE] if script else []),
+            "next": BY_HAND if left else arguments(again),
         }
 
     # ---- one step after the other
