@@ -181,6 +181,19 @@ def test_leave_is_repeated_until_it_has_left_and_keeps_each_script(tmp_path):
     assert re.findall("echo (h.) >> said", kept) == ["h1", "h2"]
 
 
+def test_leave_keeps_all_of_a_script_whose_run_ends_early(tmp_path):
+    program(tmp_path / "ceph", (
+        "#!/bin/sh\n"
+        'echo "ceph $*" >> said\n'
+        "echo 'exit 1'; echo '# wcache has left'; seq 20000\n"  # more than a pipe holds
+    ))
+    program(tmp_path / "sleep", "#!/bin/sh\n")
+    (block,) = guide.blocks("Leave", guide.LEAVE)
+    assert typed(tmp_path, block) == ["ceph wcache leave --back"]
+    kept = (tmp_path / "leave.sh").read_text(encoding="utf-8").splitlines()
+    assert (kept[0], kept[-1], len(kept)) == ("exit 1", "20000", 20002)
+
+
 @pytest.mark.parametrize("fails", ["removable", "restore --all", ""])
 def test_under_cephadm_a_host_keeps_the_program_and_the_journal_of_what_stands(tmp_path, fails):
     program(tmp_path / "ceph", CEPH)
