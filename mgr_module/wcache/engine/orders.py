@@ -262,8 +262,8 @@ class Orders(Executor):
         self.persistence.save_value(ACCEPTED_PROOFS, AcceptedProofs(self.analyses.accepted))
         self.hear_store()
         # hosts are told with the request for their next report
-        for hostname in (*self.hosts.reported_at_s,):
-            self.hosts.look_again(hostname)
+        for name in (*self.hosts.reported_at_s,):
+            self.hosts.look_again(name)
 
     def import_evidence(self, found: Evidence) -> bool:
         """Keep what another cluster found; False where it is kept already."""
