@@ -165,11 +165,14 @@ class FakeHost:
         (real / "device").symlink_to(self.root / folder)
         (real / "wwid").write_text(f"nvme.1b36-{name}\n")
 
-    def nvme_subsystem(self, number, name, paths):
-        """A namespace with native multipath: `paths` has the counters of each controller."""
+    def nvme_subsystem(self, number, name, paths, cntlid=None):
+        """A namespace with native multipath: `paths` has the counters of each controller.
+
+        With a `cntlid` its paths are named by that, and not by the controller's instance.
+        """
         subsystem = f"sys/devices/virtual/nvme-subsystem/nvme-subsys{name[4]}"
         for controller, stat in paths.items():
-            hidden = name.replace("n1", f"c{controller[4:]}n1")
+            hidden = name.replace("n1", f"c{cntlid or controller[4:]}n1")
             folder = f"sys/devices/pci0/nvme/{controller}/{hidden}"
             self.write(f"{folder}/stat", stat)
             self.write(f"{folder}/queue/write_cache", "write back\n")

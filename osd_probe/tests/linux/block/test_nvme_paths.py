@@ -1,10 +1,12 @@
 """Under native multipath a hidden path asks its own view: it may drop what the head hands down."""
 
+from shutil import rmtree
+
 import pytest
 from model_drives import ModelNvme
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import RefusedError
-from wcache.core.model import CacheMode, KernelView, LayerKind
+from wcache.core.model import CacheMode, KernelView, Layer, LayerKind
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name, queues_on
 from wcache_probe.linux.transports.classify import Switches
@@ -17,9 +19,10 @@ BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 class Subsystem:
     """One namespace behind one controller, with the kernel's own multipath."""
 
-    def __init__(self, fake_host, root, *, on):
+    def __init__(self, fake_host, root, *, on, cntlid="0"):
         self.fake, self.model = fake_host, ModelNvme(on=on)
-        real = fake_host.nvme_subsystem("259:0", "nvme0n1", {"nvme0": "0 " * 17})
+        self.path = f"sys/devices/pci0/nvme/nvme0/nvme0c{cntlid}n1"
+        real = fake_host.nvme_subsystem("259:0", "nvme0n1", {"nvme0": "0 " * 17}, cntlid)
         (real / "wwid").write_text("eui.1234567812345678\n")
         fake_host.write("sys/devices/pci0/nvme/nvme0/dev", "240:0\n")
         fake_host.write("sys/devices/pci0/nvme/nvme0/transport", "pcie\n")
@@ -30,9 +33,7 @@ class Subsystem:
         self.journal = StateFolder(str(root / "state"), str(root / "run")).journal
 
     def path_is(self, view):
-        self.fake.write(
-            "sys/devices/pci0/nvme/nvme0/nvme0c0n1/queue/write_cache", f"{view}\n"
-        )
+        self.fake.write(f"{self.path}/queue/write_cache", f"{view}\n")
 
     def safety(self):
         (drive,) = self.host.look()
@@ -68,6 +69,35 @@ def test_a_cache_is_as_safe_as_the_path_below_it(fake_host, tmp_path, path, head
     drive.path_is(path)
     fake_host.set_view("nvme0n1", head)
     assert drive.safety() is safety
+
+
+@pytest.mark.parametrize(("path", "safety"), [
+    ("write back", Safety.SAFE), ("write through", Safety.UNSAFE),
+])
+def test_a_cache_is_as_safe_as_a_path_that_is_named_by_the_cntlid(
+    fake_host, tmp_path, path, safety
+):
+    drive = Subsystem(fake_host, tmp_path, on=True, cntlid="7")
+    drive.path_is(path)
+    assert drive.safety() is safety
+    (layer,) = queues_on(by_name(fake_host.files, "nvme0n1"))
+    assert layer.name == "nvme0c7n1"
+
+
+def test_a_path_of_another_namespace_is_none_of_this_one(fake_host, tmp_path):
+    Subsystem(fake_host, tmp_path, on=True)
+    for other in ("nvme0c0n11", "nvme0c0n2", "nvme1c0n1"):
+        fake_host.write(f"sys/devices/pci0/nvme/nvme0/{other}/queue/write_cache", "write through\n")
+    assert [one.name for one in queues_on(by_name(fake_host.files, "nvme0n1"))] == ["nvme0c0n1"]
+
+
+def test_a_cache_on_a_head_whose_path_is_not_found_is_of_unknown_safety(fake_host, tmp_path):
+    drive = Subsystem(fake_host, tmp_path, on=True)
+    rmtree(fake_host.root / drive.path)
+    assert queues_on(by_name(fake_host.files, "nvme0n1")) == (
+        Layer("nvme0c*n1", LayerKind.DISK, KernelView.UNKNOWN),
+    )
+    assert drive.safety() is Safety.UNKNOWN
 
 
 def test_a_cache_stays_off_above_a_path_that_drops_flushes(fake_host, tmp_path):

@@ -172,18 +172,23 @@ class BlockDevice:
         """The folders of the hidden disks below a namespace with native multipath, or None.
 
         Its parent is the subsystem, which links to its controllers; `nvmeXcYnZ` in the folder
-        of controller Y is its path to `nvmeXnZ` (drivers/nvme/host/core.c, nvme_alloc_ns).
+        of a controller is its path to `nvmeXnZ` (drivers/nvme/host/core.c, nvme_alloc_ns).  Y is
+        its instance, and its cntlid on kernels whose nvme_set_disk_name() still took that.
         """
         head = _NVME_HEAD.fullmatch(self.name)
         parent = os.path.realpath(os.path.join(self.folder, "device"))
         if head is None or not os.path.basename(parent).startswith("nvme-subsys"):
             return None
-        subsystem, namespace = head.groups()
-        found = (
-            os.path.join(parent, controller, f"nvme{subsystem}c{controller[4:]}n{namespace}")
-            for controller in entries(parent) if re.fullmatch("nvme[0-9]+", controller)
+        path = re.compile("nvme{}c[0-9]+n{}".format(*head.groups()))
+        return tuple(
+            os.path.join(parent, controller, name) for controller in self.controllers()
+            for name in entries(os.path.join(parent, controller)) if path.fullmatch(name)
         )
-        return tuple(folder for folder in found if os.path.isdir(folder))
+
+    def controllers(self) -> Tuple[str, ...]:
+        """The controllers that the subsystem of an NVMe namespace links to."""
+        found = entries(os.path.join(self.folder, "device"))
+        return tuple(name for name in found if re.fullmatch("nvme[0-9]+", name))
 
     def below(self) -> Tuple[BlockDevice, ...]:
         """The devices it stands on: the partitioned disk, or its slaves."""
@@ -347,14 +352,19 @@ def queues_on(drive: BlockDevice) -> Tuple[Layer, ...]:
     Those above it, and the hidden paths of an NVMe namespace: its head hands a bio down to one
     (drivers/nvme/host/multipath.c, nvme_ns_head_submit_bio()), and what hands it on drops its
     flush where the view of that path is write through (block/blk-core.c, submit_bio_noacct()).
-    Each can be written by itself (block/blk-sysfs.c, queue_wc_store()).
+    Each can be written by itself (block/blk-sysfs.c, queue_wc_store()).  Where controllers are
+    there and none of their paths is found, the view of one is unknown.
     """
+    folders = drive.hidden_paths()
     paths = (
         replace(drive, name=os.path.basename(folder), number="", folder=folder, held=None)
-        for folder in drive.hidden_paths() or ()
+        for folder in folders or ()
     )
+    unseen = folders == () and drive.controllers()
+    name = "c*n".join(drive.name.rsplit("n", 1))
     return (
         *(Layer(path.name, LayerKind.DISK, path.kernel_view, path.fua) for path in paths),
+        *((Layer(name, LayerKind.DISK, KernelView.UNKNOWN),) if unseen else ()),
         *(layer_of(device) for device in standing_on(drive) if not device.is_partition),
     )
 
