@@ -71,9 +71,8 @@ def _viewed_as(view: KernelView, state: DriveState) -> Tuple[str, ...]:
 
 
 def _of_the_disk(state: DriveState) -> Set[str]:
-    """Names of the layers that share the disk's own queue, and so its view."""
-    kinds = (LayerKind.DISK, LayerKind.PARTITION)
-    return {layer.name for layer in state.layers if layer.kind in kinds}
+    """Names of the layers that share the disk's own view; a hidden NVMe path has its own."""
+    return {layer.name for layer in state.layers if layer.kind is LayerKind.PARTITION}
 
 
 def lost_after_reset(state: DriveState) -> Tuple[str, ...]:

@@ -4,7 +4,7 @@ from shutil import rmtree
 
 import pytest
 from model_drives import ModelNvme
-from wcache.core.drive.safety import Safety, judge
+from wcache.core.drive.safety import Safety, judge, lost_after_reset, may_rest_on
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, KernelView, Layer, LayerKind
 from wcache_probe.journal.journal_file import StateFolder
@@ -118,4 +118,17 @@ def test_off_is_the_cure_of_a_path_that_drops_flushes(fake_host, tmp_path):
     drive.path_is("write through")
     drive.apply(THROUGH)
     assert not drive.model.on
-    assert drive.safety() is Safety.SAFE
+    assert drive.safety() is Safety.AFTER_RESET
+
+
+def test_a_path_that_drops_flushes_loses_data_once_a_reset_turns_the_cache_on(
+    fake_host, tmp_path
+):
+    drive = Subsystem(fake_host, tmp_path, on=False)
+    (found,) = drive.host.look()
+    assert (judge(found.state), may_rest_on(found, {})) == (Safety.SAFE, "")
+    drive.path_is("write through")
+    (found,) = drive.host.look()
+    assert judge(found.state) is Safety.AFTER_RESET
+    assert lost_after_reset(found.state) == ("nvme0c0n1",)
+    assert "a reset may turn it on, and nvme0c0n1 does not flush" in may_rest_on(found, {})
