@@ -203,6 +203,28 @@ def test_an_entry_of_another_cluster_is_obeyed_by_nobody(program):
     assert (drives.does, drives.values["sda"]) == ([], AS_FOUND)
 
 
+def applied_again(drives, value, entry, prior):
+    return drives.run(options.apply(
+        drives.look(), entry, action_id="l", name="scheduler", expected="mq-deadline",
+        value=value, now_s=0.0, prior=prior,
+    ))
+
+
+@pytest.mark.parametrize("program", [
+    lambda drives, entry, prior: lease(drives, "kyber", entry, prior=prior),
+    lambda drives, entry, prior: applied_again(drives, "kyber", entry, prior),
+], ids=["lease", "apply"])
+def test_a_drive_that_the_entry_does_not_have_is_given_no_option(program):
+    drives = Drives("sda", "sdb")
+    newcomer = drives.reports.pop("sdb")
+    prior, entry = drives.prior(), drives.entry()
+    drives.journal[entry.key] = entry
+    drives.reports["sdb"] = newcomer
+    with pytest.raises(RefusedError, match="sdb shares the cache since, and the journal does not"):
+        program(drives, entry, prior)
+    assert (drives.does, drives.values["sdb"]) == ([], AS_FOUND)
+
+
 def test_a_lease_about_one_option_sets_no_other():
     drives = Drives("sda")
     lease(drives)

@@ -49,6 +49,7 @@ from .steps import (
     WriteJournal,
     or_back,
     read,
+    refuse_others,
 )
 
 
@@ -74,6 +75,7 @@ def lease_set(
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
+        refuse_others(entry, found)
     return (yield from or_back(_set(found, name, value), entry, found, restore))
 
 
@@ -131,6 +133,7 @@ def apply(
         yield WriteJournal(entry)
     else:
         _require_about(entry, name, prior)
+        refuse_others(entry, found)
     done = yield from or_back(_set(found, name, value, asked), entry, found, restore)
     # a crash cut this action off after the change: it was ours, a rollback undoes it
     return replace(done, changed=True) if began else done

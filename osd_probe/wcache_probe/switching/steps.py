@@ -152,3 +152,18 @@ def or_back(
         but = f" but for {back.left}" if back.left else ""
         kind = DisobeyedError if isinstance(error, DisobeyedError) else RefusedError
         raise kind(f"{error.message}; the prior state is back{but}", error.advice) from None
+
+
+def refuse_others(entry: JournalEntry, drives: Sequence[DriveReport]) -> None:
+    """Raise RefusedError where a drive shares the switch whose prior state no entry has.
+
+    It came since: what is toggled without an entry is not brought back by it.
+    """
+    known = {item.drive_id for item in entry.drives}
+    for drive in drives:
+        if drive.drive_id not in known:
+            raise RefusedError(
+                f"{drive.dev_name} shares the cache since, and the journal does not have it",
+                "what the journal has goes back first, by `wcache-probe restore --all` or a "
+                "rollback; then begin anew",
+            )

@@ -57,6 +57,7 @@ from .steps import (
     WriteJournal,
     or_back,
     read,
+    refuse_others,
 )
 
 
@@ -90,7 +91,7 @@ def lease_set(
         yield WriteJournal(entry)
     else:
         require_entry(entry, prior)
-        _refuse_others(entry, found)
+        refuse_others(entry, found)
         # an experiment that began with consent goes on with it: its prior state is safe
         _check(found, mode, throwaway=throwaway, consent_turn_on=True, began=True)
     program = _switch(found, lambda drive: mode)
@@ -142,21 +143,6 @@ def restore(
     return done
 
 
-def _refuse_others(entry: JournalEntry, drives: Sequence[DriveReport]) -> None:
-    """Raise RefusedError where a drive shares the switch whose prior state no entry has.
-
-    It came since: what is toggled without an entry is not brought back by it.
-    """
-    known = {item.drive_id for item in entry.drives}
-    for drive in drives:
-        if drive.drive_id not in known:
-            raise RefusedError(
-                f"{drive.dev_name} shares the cache since, and the journal does not have it",
-                "what the journal has goes back first, by `wcache-probe restore --all` or a "
-                "rollback; then begin anew",
-            )
-
-
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
     """Pin a drive whose cache is about to come on, and see that every layer flushes."""
     if pinnable(drive.transport):
@@ -192,7 +178,7 @@ def apply(
         require_first_touch(known, found)
     else:
         require_entry(entry, known)
-        _refuse_others(entry, found)
+        refuse_others(entry, found)
     wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
     if wrong:
         raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
