@@ -1,14 +1,23 @@
 """A drive that appears is kept for its own rule; what shares its switch or its name is not."""
 
+import time
+from dataclasses import replace
+
 import pytest
 from model_drives import ModelScsi
-from wcache.core.errors import ConflictError, RefusedError
+from wcache.core.errors import (
+    ConflictError,
+    NotReadyError,
+    Refusal,
+    RefusalKind,
+    RefusedError,
+)
 from wcache.core.host_report import PowerCut
 from wcache.core.model import CacheMode
 from wcache_probe.evidence import POWER_CUT, EvidenceFolder
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolder
-from wcache_probe.linux.persistence.appearing import appear
+from wcache_probe.linux.persistence.appearing import Appearing, appear, try_until_done
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
@@ -100,22 +109,56 @@ def test_no_cache_comes_on_where_a_file_system_shares_it(bay):
     bay.put("sdb", 0x62, on=False)
     bay.mounted("8:16")
     bay.rules.write(bay.wwid(0x61), BACK)
-    with pytest.raises(RefusedError, match="sdb: shared with sdb mounted on /srv"):
+    with pytest.raises(NotReadyError, match="sdb: shared with sdb mounted on /srv"):
         bay.appears("sda", 0x61, BACK)
     assert bay.on() == {"sda": False, "sdb": False}
+
+
+def test_a_cache_comes_on_at_a_later_try_once_who_used_the_drive_has_gone(bay, tmp_path):
+    bay.put("sda", 0x61, on=False)
+    bay.mounted("8:0")
+    bay.rules.write(bay.wwid(0x61), BACK)
+    notes = Appearing(str(tmp_path / "notes"), now=lambda: time.time() + 1000.0)
+    left = []
+
+    def sleep(seconds):
+        left.extend(notes.missed())
+        if len(left) == 2:
+            bay.fake.write("proc/self/mountinfo", "")
+
+    try_until_done(
+        lambda: bay.appears("sda", 0x61, BACK), notes, "sda", bay.wwid(0x61), BACK, sleep
+    )
+    assert left == [("sda", bay.wwid(0x61), BACK)] * 2
+    assert (bay.on(), list(notes.missed())) == ({"sda": True}, [])
+
+
+def test_what_does_not_pass_is_refused_whoever_uses_the_drive(bay, monkeypatch):
+    bay.put("sda", 0x61, on=False)
+    bay.mounted("8:0")
+    bay.rules.write(bay.wwid(0x61), BACK)
+    refusal = Refusal(RefusalKind.NO_FLUSH, "it takes no flush")
+    read = bay.host.appeared
+    monkeypatch.setattr(bay.host, "appeared", lambda *which: tuple(
+        replace(drive, refusals=(refusal,)) for drive in read(*which)
+    ))
+    with pytest.raises(RefusedError, match="it takes no flush"):
+        bay.appears("sda", 0x61, BACK)
+    assert bay.on() == {"sda": False}
 
 
 def test_no_cache_comes_on_where_its_users_cannot_be_seen(bay):
     bay.put("sda", 0x61, on=False)
     bay.rules.write(bay.wwid(0x61), BACK)
     bay.fake.hide_processes()
-    with pytest.raises(RefusedError, match="other programs may use it"):
+    with pytest.raises(NotReadyError, match="other programs may use it"):
         bay.appears("sda", 0x61, BACK)
     assert bay.on() == {"sda": False}
 
 
-def test_what_is_on_already_is_kept_whoever_uses_it(bay):
-    """It loses nothing by that, and the pin is worth having."""
+def test_what_is_on_already_is_kept_whoever_uses_it(bay, monkeypatch):
+    """It loses nothing by that, and the pin is worth having; nor is any process looked at."""
+    monkeypatch.setattr(bay.host, "with_users", None)
     bay.put("sda", 0x61)
     bay.mounted("8:0")
     bay.rules.write(bay.wwid(0x61), BACK)

@@ -31,10 +31,12 @@ from typing import (
 from urllib.parse import quote
 
 from wcache.core.codec import parse_json
+from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, refused, require_ours
 from wcache.core.errors import (
     MalformedError,
     NotFoundError,
     NotReadyError,
+    RefusalKind,
     RefusedError,
     StorageError,
     WcacheError,
@@ -58,6 +60,9 @@ GRACE_S = 200.0
 EVERY_S = 60.0
 AT_ONCE = 4
 NOTE_BYTES_MAX = 4096
+_MAY_PASS = FOR_THE_NEXT_BOOT | {
+    RefusalKind.SHARED, RefusalKind.UNSEEN, RefusalKind.DISOBEYED,
+}
 _DEVICE = re.compile(r"[A-Za-z0-9!_-]{1,64}")
 
 
@@ -207,11 +212,27 @@ def appear(
     own = {drive.dev_name: names.get(drive.dev_name, "") for drive in drives}
     kept = frozenset(name for name, named in own.items() if rules.says(named, mode))
     _refuse_several(disks, frozenset((wwid, *(own[name] for name in kept))))
-    if mode is CacheMode.WRITE_BACK:
+    if mode is CacheMode.WRITE_BACK and any(
+        drive.dev_name in kept and drive.mode is not mode for drive in drives
+    ):  # who uses them is found by going through every process
         drives = host.with_users(drives)
+        _require_unused(drives)
     return (yield from toggle.keep(
         drives, mode, lambda drive: drive.dev_name in kept, host.lost_writes()
     ))
+
+
+def _require_unused(drives: Sequence[DriveReport]) -> None:
+    """Raise NotReadyError where nothing but a user, seen or not, is in the way: it may go.
+
+    Such as fsck, or a tool of Ceph, which has a drive open for a while at a boot.
+    """
+    try:
+        require_ours(drives)
+    except RefusedError as error:
+        if any(refused(drive, _MAY_PASS) for drive in drives):
+            raise
+        raise NotReadyError(error.message, error.advice) from None
 
 
 def _refuse_several(disks: Tuple[Tuple[str, str], ...], wwids: FrozenSet[str]) -> None:
