@@ -63,25 +63,27 @@ class Deployment:
 
 @dataclass(frozen=True)
 class RemovedHosts:
-    """Hosts that were removed, the newest last.
+    """Hosts that were removed, each with the instance of its probe, the newest last.
 
-    A session outlives its key, so a probe goes on calling, and is refused until its host is added
-    again.  The oldest are forgotten where all take more than 1 kB.
+    A session outlives its key, so that instance goes on calling, and is refused.  Another one has
+    shown a key that is there.  The oldest are forgotten where all take more than 1 kB.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 2
     items: Tuple[str, ...] = field(default=(), metadata={"max_items": NAMES_CHARS_MAX})
 
-    def has(self, hostname: str) -> bool:
-        return hostname in self.items
+    def has(self, hostname: str, instance_id: str) -> bool:
+        return f"{hostname} {instance_id}" in self.items
 
     def but(self, hostname: str) -> RemovedHosts:
         """Return them without one."""
-        return RemovedHosts(tuple(item for item in self.items if item != hostname))
+        return RemovedHosts(tuple(
+            item for item in self.items if item.partition(" ")[0] != hostname
+        ))
 
-    def and_too(self, hostname: str) -> RemovedHosts:
+    def and_too(self, hostname: str, instance_id: str) -> RemovedHosts:
         """Return them with one more."""
-        items = (*self.but(hostname).items, hostname)
+        items = (*self.but(hostname).items, f"{hostname} {instance_id}")
         while len("".join(items)) > NAMES_CHARS_MAX:
             items = items[1:]
         return RemovedHosts(items)

@@ -70,8 +70,8 @@ class Hosts:
     A host that is not in `reported_at_s` is asked for a report next.  `journal_known` are
     those of which a report came since this mgr and their probe started: what it told of the
     journal changes by our own tasks alone.  `deployments` are the hosts that `agent add` was
-    called for.  `removed` are those that were removed: a probe there may go on calling, and is
-    refused until its host is added again.  `memory` is what a host has told
+    called for.  `removed` are those that were removed, with the instance of their probe: it may go
+    on calling, and is refused until its host is added again.  `memory` is what a host has told
     of its memory and when, while it is watched: reports say that too seldom to see it grow.
     """
 

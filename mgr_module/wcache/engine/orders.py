@@ -219,7 +219,7 @@ class Orders(Executor):
         self.require_lock()
         agent = self.hosts.agents.get(hostname)
         if agent is not None:
-            self._put_removed(self.hosts.removed.and_too(hostname))
+            self._put_removed(self.hosts.removed.and_too(hostname, agent.instance_id))
         self.hosts.forget(hostname)
         self.unrestored.forget(hostname)
         self.archive.drop(DEPLOYMENT, hostname)

@@ -127,7 +127,7 @@ class ProbeCalls:
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
-        if engine.hosts.removed.has(hostname):
+        if engine.hosts.removed.has(hostname, hello.instance_id):
             raise RefusedError(
                 f"host {hostname} was removed",
                 "stop this probe, or bring it back with "
