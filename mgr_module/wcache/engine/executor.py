@@ -1,7 +1,7 @@
 """The machines and the parts that do what they want, each by itself: one that fails ends alone.
 
 Whoever calls this holds the engine's lock.  A step that needs what was stored before it is
-taken when the mons have that (`store_gate`).  A machine that raises is ended and reported, and
+taken when the mons have that (`StoreGate`).  A machine that raises is ended and reported, and
 the others go on: its lease is not named any more, so its probe restores.
 """
 

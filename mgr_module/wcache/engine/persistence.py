@@ -1,4 +1,4 @@
-"""Stores where machines stand, tries again what the mons did not take, and forgets the old."""
+"""Stores where machines stand, has ended records analysed, tries again, and forgets the old."""
 
 from __future__ import annotations
 

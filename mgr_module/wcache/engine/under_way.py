@@ -1,4 +1,4 @@
-"""The one place that knows what is under way: runs, plans and trials that are not over, and where.
+"""What the parts of the engine share, and what is under way: runs, plans and trials, and where.
 
 A bench call that goes on after its run is one of them (`Shared.reserved`).
 """

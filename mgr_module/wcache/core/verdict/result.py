@@ -7,7 +7,7 @@ itself proves the protection: only an admin's word, with a reason, lifts the dou
 With the cache on, an acknowledged write is kept by the flush alone.  So what was seen of a
 drive model's flushes counts over all drives, loads and device classes.  A power cut that lost
 writes withholds `write back` whoever saw it: that costs a recommendation.  One that lost none
-lifts a doubt, and so needs the word of two hosts, or an admin's (`accepted_proofs`).
+lifts a doubt, and so needs the word of two hosts, or an admin's (`AcceptedProofs`).
 """
 
 from __future__ import annotations

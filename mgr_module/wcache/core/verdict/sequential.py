@@ -1,4 +1,4 @@
-"""The sequential rule: intervals that hold at every look, and when to stop looking.
+"""The sequential rule: intervals that hold at every look, their verdict, pairs to come.
 
 A repeated confidence interval mean +- c_n s/sqrt(n) covers the truth at *all* looks
 together with its stated chance, so an experiment may stop at any pair without cheating.
