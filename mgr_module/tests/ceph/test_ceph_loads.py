@@ -2,9 +2,12 @@
 
 import json
 import queue
+import threading
+from types import SimpleNamespace
 
 import pytest
 from mgr_fakes.histogram import dump
+from wcache.ceph import loads as loads_file
 from wcache.ceph.command import Osds
 from wcache.ceph.compat import bench_seconds, move_counters
 from wcache.ceph.loads import CephLoads
@@ -14,6 +17,21 @@ from wcache.core.record import LatencyHistogram
 
 # Dumps of a period: at its start, in its middle, and at its end.
 DUMPS = [(10.0, 1000), (13.0, 1100), (14.0, 1300)]
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """Time goes on by what a measurement waits alone: no busy machine sleeps through a look."""
+    now = SimpleNamespace(s=0.0)
+
+    class Event(threading.Event):
+        def wait(self, timeout=None):
+            now.s += timeout
+            return self.is_set()
+
+    monkeypatch.setattr(loads_file, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr(
+        loads_file, "threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
 
 
 def perf_dump(sum_s, count, writes_s=None):
@@ -31,12 +49,7 @@ class ScriptedOsd:
     """
 
     def __init__(self, dumps, histograms=()):
-        self._script = list(dumps), list(histograms)
-        self.begin()
-
-    def begin(self):
-        """From the first dump on."""
-        self.dumps, self.histograms = map(list, self._script)
+        self.dumps, self.histograms = list(dumps), list(histograms)
         self.asked = []
 
     def send_command(self, result, svc_type, svc_id, command, tag):
@@ -66,17 +79,7 @@ def samples_of(mgr, request, up=lambda osd_id: True, **options):
 
 
 def measured(mgr, seconds=0.2, limit_ms=1000.0):
-    """A period in which every dump of the script was asked for, or that was cut short.
-
-    A busy machine sleeps through a look now and then: then the period is measured again.
-    """
-    request = LoadRequest(0, LoadPoint.OSD_TRAFFIC, 0, seconds, limit_ms)
-    for _ in range(20):
-        mgr.begin()
-        samples = samples_of(mgr, request)
-        if len(mgr.dumps) == 1 or samples.aborted:
-            break
-    return samples
+    return samples_of(mgr, LoadRequest(0, LoadPoint.OSD_TRAFFIC, 0, seconds, limit_ms))
 
 
 @pytest.mark.parametrize(("after", "moved"), [
@@ -113,18 +116,8 @@ def gains(counters):
     return [(item.name, item.sum_s, item.count) for item in counters]
 
 
-def awake(measure):
-    """What it measured in a period whose middle a busy machine did not sleep through."""
-    for _ in range(20):
-        samples = measure()
-        if samples.later_counters:
-            break
-    return samples
-
-
-@pytest.mark.slow
 def test_the_second_half_of_a_period_is_kept_beside_the_whole():
-    samples = awake(lambda: measured(ScriptedOsd(DUMPS), seconds=1.0))
+    samples = measured(ScriptedOsd(DUMPS), seconds=1.0)
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 200)]
 
@@ -142,12 +135,11 @@ def test_a_half_that_tells_nothing_is_not_kept(dumps, why):
     assert samples.later_counters == (), why
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("middle", [4.0, 2.0**32 + 4.0])
 def test_a_latency_off_a_wall_clock_that_was_set_back_is_left_out(middle):
     # utime_t's seconds are unsigned: one operation of -1 s is one of 2^32 - 1 s
     dumps = [(10.0, 1000, 3.0), (13.0, 1200, middle), (14.0, 1300, 2.0**32 + 5.0)]
-    samples = awake(lambda: measured(ScriptedOsd(dumps), seconds=0.9))
+    samples = measured(ScriptedOsd(dumps), seconds=0.9)
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 100)]
 
@@ -171,7 +163,6 @@ def test_what_the_histogram_of_client_writes_gained_in_the_period_is_kept():
     assert set(mgr.asked[1:-1]) == {"perf dump"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("histograms", "asked"),
     [
@@ -224,18 +215,11 @@ def together(mgr, load, seconds, beside, up=lambda osd_id: True):
     return samples_of(mgr, request, up)
 
 
-@pytest.mark.slow
 def test_traffic_is_that_of_all_osds_on_the_drive():
     """The OSD with the smallest id may be idle while others share the drive that is toggled."""
     idle = [(10.0, 1000)]
-
-    def measure():
-        nonlocal mgr
-        mgr = SeveralOsds({0: idle, 4: DUMPS, 7: [(1.0, 10), (1.5, 20), (2.0, 30)]})
-        return together(mgr, LoadPoint.OSD_TRAFFIC, 1.0, (4, 7))
-
-    mgr = SeveralOsds({})
-    samples = awake(measure)
+    mgr = SeveralOsds({0: idle, 4: DUMPS, 7: [(1.0, 10), (1.5, 20), (2.0, 30)]})
+    samples = together(mgr, LoadPoint.OSD_TRAFFIC, 1.0, (4, 7))
     assert samples.unusable == ""
     assert gains(samples.counters) == [("txc_commit_lat", 5.0, 320)]
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.5, 210)]
