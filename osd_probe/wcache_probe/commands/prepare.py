@@ -278,8 +278,8 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
         raise ConflictError(
             f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
             "reboot nothing else would make the kernel flush there",
-            "keep it, it starts no program; once these caches are on, `wcache-probe unprepare` "
-            f"removes it; by hand: {FOUND_OFF}",
+            "keep it, it needs no program of wcache; once these caches are on, `wcache-probe "
+            f"unprepare` removes it; by hand: {FOUND_OFF}",
         )
     with HostLock(options.run_dir).all_held():
         _refuse_leases_elsewhere(state)

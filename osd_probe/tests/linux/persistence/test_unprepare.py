@@ -52,7 +52,7 @@ def test_a_drive_that_is_off_and_wakes_on_keeps_the_rule_though_no_journal_names
     drive = turned_off(host)
     with pytest.raises(ConflictError, match="the cache of sda is off now") as refused:
         unprepared(fake_host, host)
-    assert "once these caches are on" in refused.value.advice
+    assert "it needs no program of wcache; once these caches are on" in refused.value.advice
     assert has_rule(fake_host)
     host.set_cache(drive, CacheMode.WRITE_BACK)
     assert unprepared(fake_host, host) == 0
