@@ -82,6 +82,21 @@ def test_a_drive_measured_twice_counts_as_on_the_cluster(tmp_path, capsys):
             load.verdict.value, load.ratio_low, load.ratio_high)
 
 
+def test_experiments_of_one_drive_are_weighed_by_the_material_ratio_that_was_given(
+    tmp_path, capsys
+):
+    """Those of d0 lie beyond a tenth and not beyond a half: by 1.5 nothing is proven of it."""
+    records = [made(f"d{i}", 1.4, seed=i) for i in range(3)]
+    records.append(replace(made("d0", 1.4, seed=7), record_id="again", ended_at_s=9.0))
+    given = stored(tmp_path / "r", *records)
+    for asked, verdict in (("1.1", "write through"), ("1.5", "no material difference")):
+        main(["analyze", given, "--material-ratio", asked, "--format", "json"])
+        found = json.loads(capsys.readouterr().out)
+        assert {item["verdict"] for item in found["results"]} == {verdict}
+        (pool,) = found["pools"]
+        assert {item["verdict"] for item in pool["per_drive"].values()} == {verdict}
+
+
 def test_a_pool_decides_nothing_while_one_of_its_drives_may_be_ignoring_flushes(tmp_path, capsys):
     bases_us = {"d0": 10_000.0, "d1": 10_000.0, "d2": 1_500.0}
     files = [

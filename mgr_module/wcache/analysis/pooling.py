@@ -25,7 +25,7 @@ def pool(
     What is given twice was measured once.
     """
     once = {(item.drive_name, item.record_id): item for item in results}
-    drives = standing(list(once.values()))
+    drives = standing(list(once.values()), options.material_ratio)
     trial = results[0].option if results else None
     found = pool_drives(drives, arms_of(trial), options.material_ratio)
     if found is None:

@@ -42,7 +42,7 @@ def weighted(measured: Mapping[LoadPoint, Estimate], profile: LoadProfile) -> Tu
     missing = _missing(measured, loads)
     if missing:
         return Verdict.INSUFFICIENT, missing
-    flagged = [p for p, found in measured.items() if found.flagged]
+    flagged = [p for p, found in measured.items() if found.flagged()]
     heavy = [p for p in flagged if _heaviest(p, loads) >= VETO_SHARE]
     if heavy:
         names = ", ".join(point.short for point in heavy)
@@ -304,7 +304,7 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
     One that is flagged may: its interval rules nothing out.
     """
     found = load.estimate
-    if found.flagged:
+    if found.flagged():
         return True
     if verdict is Verdict.WRITE_THROUGH:
         return found.ratio_low < 1 / MATERIAL_RATIO

@@ -188,7 +188,7 @@ def times_as_fast(found: Recommendation) -> Optional[Interval]:
         load for load in loads
         if load.load_point is LoadPoint.OSD_TRAFFIC and load.verdict is found.verdict
     ]
-    known = [x.estimate for x in own or loads if x.estimate.bounded and not x.estimate.flagged]
+    known = [x.estimate for x in own or loads if x.estimate.bounded and not x.estimate.flagged()]
     if found.mode is None or not known:
         return None
     low = min(item.ratio_low for item in known)

@@ -21,10 +21,9 @@ from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
 from ..text import many, named, relative
-from .result import Estimate, ModeSummary, PoolTerm, Result
+from .result import ModeSummary, PoolTerm, Result
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
-MARGIN = math.log(MATERIAL_RATIO)
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
 REPEATED = 2
 # More looks than the boundaries are made for would err more often than they say.
@@ -49,10 +48,11 @@ class Standing(Result):
         return "+".join(self.record_ids)
 
 
-def standing(results: Sequence[Result]) -> List[Standing]:
+def standing(results: Sequence[Result], material: float = MATERIAL_RATIO) -> List[Standing]:
     """What counts of each drive at each load point, by what was compared.
 
-    Forced runs missed a precondition and stay out, and so does what has no pair.
+    Forced runs missed a precondition and stay out, and so does what has no pair.  `material` is
+    the ratio from which a difference is worth a change.
     """
     by_drive: Dict[
         Tuple[str, str, LoadPoint, bool, Optional[OptionTrial]], List[Result]
@@ -64,10 +64,10 @@ def standing(results: Sequence[Result]) -> List[Standing]:
                 result.option,
             )
             by_drive.setdefault(key, []).append(result)
-    return [_of_one_drive(found) for found in by_drive.values()]
+    return [_of_one_drive(found, material) for found in by_drive.values()]
 
 
-def _of_one_drive(found: Sequence[Result]) -> Standing:
+def _of_one_drive(found: Sequence[Result], material: float) -> Standing:
     """`found` are its experiments, oldest first; those with another firmware say nothing of it."""
     kind = found[-1].kind
     mine = [result for result in found if result.kind == kind]
@@ -75,30 +75,30 @@ def _of_one_drive(found: Sequence[Result]) -> Standing:
         return _standing(mine[0], mine)
     looked_at = [result for result in mine if _units(result) >= FIRST_LOOK][-WEIGHED_MAX:]
     newest = mine[mine.index(looked_at[0]):] if looked_at else mine
-    chief = _chief(newest)
-    like = [result for result in newest if result is chief or _alike(result, chief)]
-    if chief.verdict is Verdict.CONFLICTING or not _tells(chief) or len(like) == 1:
+    chief = _chief(newest, material)
+    like = [result for result in newest if result is chief or _alike(result, chief, material)]
+    if chief.verdict is Verdict.CONFLICTING or not _tells(chief, material) or len(like) == 1:
         return _standing(chief, [chief], mine)
-    return _weighed(chief, like, mine)
+    return _weighed(chief, like, mine, math.log(material))
 
 
-def _chief(mine: Sequence[Result]) -> Result:
+def _chief(mine: Sequence[Result], material: float) -> Result:
     """The newest that proved something; else the newest that tells, unless that is flagged."""
     proven = [r for r in mine if r.verdict is not Verdict.INSUFFICIENT]
     if proven:
         return proven[-1]
-    telling = [] if _flagged(mine[-1]) else [r for r in mine if _tells(r)]
+    telling = [] if _flagged(mine[-1], material) else [r for r in mine if _tells(r, material)]
     return telling[-1] if telling else mine[-1]
 
 
-def _flagged(result: Result) -> bool:
-    return bool(result.doubts) or result.estimate.flagged
+def _flagged(result: Result, material: float) -> bool:
+    return bool(result.doubts) or result.estimate.flagged(material)
 
 
-def _tells(result: Result) -> bool:
+def _tells(result: Result, material: float) -> bool:
     """Whether its interval says something of the cache mode."""
     return (
-        result.verdict is not Verdict.CONFLICTING and not _flagged(result)
+        result.verdict is not Verdict.CONFLICTING and not _flagged(result, material)
         and result.estimate.bounded and _units(result) >= FIRST_LOOK
     )
 
@@ -108,11 +108,11 @@ def _units(result: Result) -> int:
     return result.pairs // unit
 
 
-def _alike(result: Result, chief: Result) -> bool:
+def _alike(result: Result, chief: Result, material: float) -> bool:
     """Whether it was measured in the same way, and tells."""
     mine, its = result.pool_term, chief.pool_term
-    if not _tells(result) or mine is None or its is None:
-        return _tells(result) and mine is its
+    if not _tells(result, material) or mine is None or its is None:
+        return _tells(result, material) and mine is its
     return _setup(mine) == _setup(its)
 
 
@@ -123,7 +123,9 @@ def _setup(term: PoolTerm) -> Tuple[object, ...]:
     )
 
 
-def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> Standing:
+def _weighed(
+    chief: Result, like: Sequence[Result], mine: Sequence[Result], margin: float
+) -> Standing:
     """`like` are oldest first; all of them tell, and they were measured in the same way."""
     apart = [result for result in like if not result.estimate.overlaps(chief.estimate)]
     if apart:
@@ -138,18 +140,19 @@ def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> S
     together = _together(like)
     if together is None:
         return _standing(chief, [chief], mine)
-    verdict = verdict_of(together, MARGIN)
-    if verdict.decided and (decided or _tails_agree(verdict, like)):
+    verdict = verdict_of(together, margin)
+    if verdict.decided and (decided or _tails_agree(verdict, like, margin)):
         return _standing(_as_one(chief, together, verdict, like), like, mine)
     if not decided:
         return _standing(_as_one(chief, together, Verdict.INSUFFICIENT, like), like, mine)
-    if len({result.verdict for result in decided}) > 1 or not _allows(together, chief.verdict):
+    allowed = _allows(together, chief.verdict, margin)
+    if len({result.verdict for result in decided}) > 1 or not allowed:
         return _conflicting(chief, like, mine, (
             f"{_named(like)} do not agree, and together they decide nothing: measure it again"
         ))
     # what is undecided is no reason to doubt what was decided
     both = _together(decided)
-    if both is None or verdict_of(both, MARGIN) is not chief.verdict:
+    if both is None or verdict_of(both, margin) is not chief.verdict:
         return _standing(chief, [chief], mine)
     return _standing(_as_one(chief, both, chief.verdict, decided), decided, mine)
 
@@ -180,15 +183,15 @@ def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> Spread:
     return Spread(count, mean, math.sqrt(variance * birge))
 
 
-def _allows(together: Spread, verdict: Verdict) -> bool:
+def _allows(together: Spread, verdict: Verdict, margin: float) -> bool:
     """Whether their interval leaves room for what was decided."""
     found = interval(together, DECIDE_ALPHA)
     if verdict is Verdict.NO_DIFFERENCE:
-        return found.low < MARGIN and found.high > -MARGIN
-    return Estimate(verdict, math.exp(found.low), math.exp(found.high)).allows(verdict)
+        return found.low < margin and found.high > -margin
+    return found.high > margin if verdict is Verdict.WRITE_THROUGH else found.low < -margin
 
 
-def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
+def _tails_agree(verdict: Verdict, like: Sequence[Result], margin: float) -> bool:
     """Whether the 90th percentiles lie on no other side: none of these proved anything alone."""
     logs = [
         (_units(result), result.pool_term.tail_log_ratio) for result in like
@@ -199,8 +202,8 @@ def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
         return True
     mean = sum(n * log for n, log in known) / sum(n for n, _ in known)
     if verdict is Verdict.WRITE_THROUGH:
-        return mean > -MARGIN
-    return mean < MARGIN if verdict is Verdict.WRITE_BACK else abs(mean) < MARGIN
+        return mean > -margin
+    return mean < margin if verdict is Verdict.WRITE_BACK else abs(mean) < margin
 
 
 def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Result]) -> Result:

@@ -66,14 +66,13 @@ class Estimate:
         """Whether there is an interval."""
         return self.ratio_low > 0.0 and self.ratio_high < math.inf
 
-    @property
-    def flagged(self) -> bool:
+    def flagged(self, material: float = MATERIAL_RATIO) -> bool:
         """Whether its interval proves nothing.
 
         Also where no finding says why: what lies beyond the margin and is undecided all the
         same waits for something, such as a check for transients.
         """
-        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
+        beyond = self.ratio_low > material or self.ratio_high < 1 / material
         return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
 
     @property
