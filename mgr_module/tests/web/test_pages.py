@@ -13,7 +13,7 @@ from module_world import RealAnalysis, a_mgr, applied, measured, ok, said, start
 from wcache.commands.commands import COMMANDS
 from wcache.core.hardware import OptionValue
 from wcache.core.model import DriveModel
-from wcache.web.pages import READS, Reader
+from wcache.web.pages import READS, ROWS_MAX, Reader
 from web_world import HOSTILE, PLACES, Blocks, Site, with_changes, words
 
 
@@ -51,6 +51,15 @@ def test_findings_stand_on_the_overview_with_what_to_do():
     text = words(Site(mgr).page("/"))
     assert "WCACHE_FROZEN" in text
     assert "until you run ceph wcache freeze --thaw" in text
+
+
+def test_findings_that_are_cut_off_are_counted_with_the_command_that_lists_all_of_them():
+    drives = tuple(
+        make.drive(f"sd{n}", n, state=make.unsafe_drive().state) for n in range(ROWS_MAX + 1))
+    mgr = FakeMgr(("h1", drives))
+    mgr.report_all()
+    more = len(said(mgr, "status")["findings"]) - ROWS_MAX
+    assert f"And {more} more: ceph wcache status --all" in words(Site(mgr).page("/"))
 
 
 def test_equal_advice_stands_once():
