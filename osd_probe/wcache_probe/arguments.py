@@ -136,7 +136,7 @@ def make_parser() -> argparse.ArgumentParser:
     name = appear.add_mutually_exclusive_group(required=True)
     name.add_argument("--wwid")
     name.add_argument("--wwid-hex", dest="wwid", type=lambda word: bytes.fromhex(word).decode())
-    appear.add_argument("--run-dir", default=RUN_DIR, type=os.path.abspath)
+    _folders(appear)
     appear.add_argument("device", help="kernel name of the disk")
     return parser
 

@@ -18,6 +18,7 @@ from wcache.core.errors import StorageError, WcacheError
 from wcache.core.host_report import EVIDENCE_MAX, Disobedience, PowerCut, ToggleProof, lost_by_model
 from wcache.core.versions import Numbered
 
+from .journal.journal_file import PROBE_ID
 from .linux.block.host_files import entries
 from .safe_files import read_own, remove, write_whole
 
@@ -44,8 +45,13 @@ class EvidenceFolder:
 
     def __init__(self, state_dir: str, say: Say = lambda _line: None) -> None:
         self._folder = os.path.join(state_dir, "evidence")
+        self._probe_id = os.path.join(state_dir, PROBE_ID)
         self._say = say
         self._not_kept: Dict[str, Disobedience] = {}  # where the folder takes none
+
+    def is_there(self) -> bool:
+        """Whether the state folder is that of a probe; at a boot it may not be mounted yet."""
+        return os.path.lexists(self._probe_id)
 
     def power_cuts(self) -> Tuple[PowerCut, ...]:
         """What power cuts have shown."""

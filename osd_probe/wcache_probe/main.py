@@ -259,7 +259,7 @@ def _run(
     way = link if link is not None else rados
     assert way is not None  # one of the two was made  # noqa: S101
     changes = stop.watch = drives.changes(options)
-    missed = Missed(Appearing(options.run_dir), options.run_dir, start, _say)
+    missed = Missed(Appearing(options.run_dir), options.run_dir, state.path, start, _say)
 
     def at_turn() -> None:
         asked.look()
@@ -333,11 +333,12 @@ def _measure(options: argparse.Namespace, after_step: AfterStep) -> int:
 
 def _appear(options: argparse.Namespace) -> int:
     """Put a drive that just appeared into its persisted mode, unless a lease holds it."""
+    from .evidence import EvidenceFolder
     from .linux.host import LinuxDriveHost
     from .linux.persistence.appearing import Appearing, appear, try_until_done
     from .linux.persistence.udev_rule import RuleFolder
 
-    host = LinuxDriveHost()
+    host = LinuxDriveHost(evidence=EvidenceFolder(options.state_dir))
     mode = CacheMode(options.mode)
     switcher = Switcher(host, NoJournal(), lock=HostLock(options.run_dir).held)
 

@@ -120,6 +120,7 @@ class LeaseMarker:
 MEND = "`chown root` it or `chmod go-w` it; the journal is there, so name no other folder"
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
+PROBE_ID = "probe_id"
 PROBE, MATRIX = "probe", "matrix"  # the programs that hold a state folder
 FROZEN = "frozen"
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
@@ -322,7 +323,7 @@ class StateFolder:
 
     def probe_id(self) -> str:
         """The id of this probe, made at its first start."""
-        path = os.path.join(self.path, "probe_id")
+        path = os.path.join(self.path, PROBE_ID)
         known = (read_own(path, NAME_BYTES_MAX) or "").strip()
         if re.fullmatch(r"[0-9a-f]{32}", known):
             return known

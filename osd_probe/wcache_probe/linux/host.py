@@ -98,6 +98,7 @@ class LinuxDriveHost(DrivesAlone):
 
     def __post_init__(self) -> None:
         self.lost_writes = self.evidence.lost_writes
+        self.remembers = self.evidence.is_there
         self._writers = WriterSearch(self.files, self.sleep)
 
     def watched_by(self, at: Callable[[str], None], before_change: Callable[[], None]) -> None:

@@ -157,11 +157,11 @@ def test_the_probe_starts_what_was_missed_once_and_again_after_it_ended(tmp_path
         started.append(list(words))
         return start_command([sys.executable, "-c", "import sys; sys.stdin.read()"])
 
-    missed = Missed(notes, "/run/x", start, said.append, clock=lambda: now[0])
+    missed = Missed(notes, "/run/x", "/srv/x", start, said.append, clock=lambda: now[0])
     missed.look()
     missed.look()
     assert started == [["appear", "--mode", "write-through", "--wwid", WWID, "--run-dir",
-                        "/run/x", "sda"]]
+                        "/run/x", "--state-dir", "/srv/x", "sda"]]
     assert len(said) == 1
     deadline = time.monotonic() + 30
     while len(started) < 2 and time.monotonic() < deadline:

@@ -33,7 +33,9 @@ class Bay:
         self.fake, self.models, self.run_dir = fake_host, {}, str(root / "run")
         (root / "rules.d").mkdir()
         self.rules = RuleFolder(str(root / "rules.d"), self.run_dir, "/usr/bin/wcache-probe")
-        self.evidence = EvidenceFolder(str(root / "evidence"))
+        self.state = StateFolder(str(root / "state"), self.run_dir)
+        self.state.probe_id()
+        self.evidence = EvidenceFolder(self.state.path)
         self.host = fake_host.drive_host(
             switches=Switches(scsi=self), find_foreign_rules=tuple, rules=self.rules,
             evidence=self.evidence,
@@ -216,10 +218,46 @@ def test_a_drive_model_that_has_lost_writes_is_not_turned_on(bay, on):
     assert bay.on() == {"sda": on}
 
 
-def test_a_lease_holds_its_drive_by_whatever_name_its_domain_goes(bay, tmp_path):
+@pytest.mark.parametrize("mounted", ["later", "in time"])
+def test_no_cache_comes_on_before_it_is_known_what_was_lost(bay, tmp_path, mounted):
+    """The state folder is on a file system of its own, and an empty folder stands in its place."""
+    bay.put("sda", 0x61, on=False)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    state, away = tmp_path / "state", tmp_path / "away"
+    state.rename(away)
+    state.mkdir()
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if mounted == "in time" and len(waits) == 2:
+            state.rmdir()
+            away.rename(state)
+
+    notes = Appearing(str(tmp_path / "notes"), now=lambda: time.time() + 1000.0)
+    keep = (lambda: bay.appears("sda", 0x61, BACK), notes, "sda", bay.wwid(0x61), BACK, sleep)
+    if mounted == "in time":
+        try_until_done(*keep)
+    else:
+        with pytest.raises(NotReadyError, match="the cache of sda stays off, since the state"):
+            try_until_done(*keep)
+    assert bay.on() == {"sda": mounted == "in time"}
+    assert bool(list(notes.missed())) is (mounted == "later"), "the probe starts it once more"
+
+
+@pytest.mark.parametrize(("on", "mode"), [(True, THROUGH), (True, BACK), (False, THROUGH)])
+def test_what_turns_nothing_on_does_not_wait_for_the_state_folder(bay, tmp_path, on, mode):
+    (tmp_path / "state").rename(tmp_path / "away")
+    bay.put("sda", 0x61, on=on)
+    bay.rules.write(bay.wwid(0x61), mode)
+    bay.appears("sda", 0x61, mode)
+    assert bay.on() == {"sda": mode is BACK}
+
+
+def test_a_lease_holds_its_drive_by_whatever_name_its_domain_goes(bay):
     bay.put("sda", 0x61)
     bay.rules.write(bay.wwid(0x61), BACK)
-    journal = StateFolder(str(tmp_path / "state"), bay.run_dir).journal
+    journal = bay.state.journal
     switcher = Switcher(bay.host, journal, lock=HostLock(bay.run_dir).held)
     drives = bay.host.appeared("sda", bay.wwid(0x61))
     switcher.run(drives[0].domain_id, toggle.lease_set(

@@ -137,6 +137,7 @@ class Missed:
 
     notes: Appearing
     run_dir: str
+    state_dir: str
     start: Start
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
@@ -154,14 +155,18 @@ class Missed:
             if wwid in self._children or len(self._children) >= AT_ONCE:
                 continue
             self.say(f"{device} ({wwid}) appeared and was not set to {mode.value}: once more")
-            self._children[wwid] = self.start(words_of(device, wwid, mode, self.run_dir))
+            self._children[wwid] = self.start(
+                words_of(device, wwid, mode, self.run_dir, self.state_dir)
+            )
 
 
-def words_of(device: str, wwid: str, mode: CacheMode, run_dir: str) -> List[str]:
+def words_of(
+    device: str, wwid: str, mode: CacheMode, run_dir: str, state_dir: str
+) -> List[str]:
     """The command for one drive."""
     return [
         "appear", "--mode", mode.value.replace(" ", "-"), "--wwid", wwid, "--run-dir", run_dir,
-        device,
+        "--state-dir", state_dir, device,
     ]
 
 
@@ -190,6 +195,9 @@ class Host(Protocol):
     def lost_writes(self) -> Mapping[str, str]:
         """What power cuts have shown to be lost, by drive model."""
 
+    def remembers(self) -> bool:
+        """Whether what is kept of that can be read by now."""
+
 
 def appear(
     host: Host, rules: RuleFolder, leases: LeaseMarker,
@@ -214,7 +222,13 @@ def appear(
     _refuse_several(disks, frozenset((wwid, *(own[name] for name in kept))))
     if mode is CacheMode.WRITE_BACK and any(
         drive.dev_name in kept and drive.mode is not mode for drive in drives
-    ):  # who uses them is found by going through every process
+    ):
+        if not host.remembers():
+            raise NotReadyError(
+                f"the cache of {dev_name} stays off, since the state folder, which may say that "
+                "its drive model loses writes, is not there yet", "the probe tries again",
+            )
+        # who uses them is found by going through every process
         drives = host.with_users(drives)
         _require_unused(drives)
     return (yield from toggle.keep(
