@@ -118,7 +118,7 @@ class FakeMemory:
             osd.accesses += seconds * osd.crossing(0.0) / ONODE_BYTES
         self._counted_at_s = now_s
 
-    def read(self, osd_id: int) -> Optional[OsdReading]:
+    def read(self, osd_id: int, up_from: int = 0) -> Optional[OsdReading]:
         """See CephMemory."""
         self.pass_time()
         osd = self.osds.get(osd_id)

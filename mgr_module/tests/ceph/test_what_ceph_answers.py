@@ -15,6 +15,7 @@ import test_ceph_view as view
 import test_osd_option_answers as run_time
 from mgr_fakes import watch
 from mgr_fakes.contracts import CALLS, COMMANDS, METHODS_ONLY, REMOTE
+from mgr_fakes.module import FakeMgr
 from test_asking_the_orchestrator import interface  # noqa: F401  a fixture
 from test_ceph_loads import answer_of
 from wcache.ceph import compat
@@ -33,7 +34,9 @@ from wcache.core.loads import BlocksRequest, CapacityRecipe
 from wcache.core.model import LoadPoint
 from wcache.core.record import Precondition
 from wcache.knobs.memory.mgr.osds import CephMemory
+from wcache.knobs.memory.reading import MEMORY
 from wcache.options import Options
+from wcache.services.plans.planners import Parts, make_all
 
 RELEASES = (16, 18, 20)
 
@@ -145,7 +148,7 @@ def test_the_maps_are_understood(ceph):
 @each_release
 def test_an_osds_memory_is_understood_and_leased(ceph):
     memory = CephMemory(ceph, is_up=lambda osd_id: True)
-    reading = memory.read(0)
+    reading = memory.read(0, 5)
     assert (reading.target_bytes, reading.source) == (2**31, "override")
     counters = reading.counters
     assert None not in (counters.onode_hits, counters.onode_misses)
@@ -159,14 +162,30 @@ def test_an_osds_memory_is_understood_and_leased(ceph):
 
 def test_an_osd_that_was_upgraded_is_asked_anew_whether_it_follows_a_target():
     """Debian's 16 is built without tcmalloc, and 18 with it."""
-    ceph, epoch = Ceph(16), [5]
+    ceph = Ceph(16)
     ceph.said["osd heap (heapcmd prefix)"] = "not using tcmalloc"
-    memory = CephMemory(ceph, is_up=lambda osd_id: True, up_from=lambda osd_id: epoch[0])
-    assert memory.read(0).tunable is False
+    memory = CephMemory(ceph, is_up=lambda osd_id: True)
+    assert memory.read(0, 5).tunable is False
     ceph.said["osd heap (heapcmd prefix)"] = "osd.0 tcmalloc heap stats"
-    assert memory.read(0).tunable is False
-    epoch[0] = 9
-    assert memory.read(0).tunable is True
+    assert memory.read(0, 5).tunable is False
+    assert memory.read(0, 9).tunable is True
+
+
+def test_what_all_osds_use_is_read_by_one_look_at_the_cluster():
+    ceph, looks = Ceph(20), []
+    mgr = FakeMgr()
+    seen = CephView(ceph, bench_empties_caches=False)
+
+    class Counting:
+        def cluster(self):
+            looks.append(1)
+            return seen.cluster()
+
+    parts = Parts(ceph, mgr.engine, None, Counting(), mgr.surroundings, mgr.log)
+    memory = make_all(parts)[MEMORY.name].watch
+    memory.read()
+    assert {*memory.by_osd()} == {0, 1, 2}
+    assert len(looks) == 1
 
 
 @each_release

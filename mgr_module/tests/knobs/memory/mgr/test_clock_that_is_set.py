@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from test_what_ceph_answers import Ceph
 from wcache.engine.engine import steady_clock
@@ -45,7 +46,7 @@ def test_memory_is_divided_by_the_time_that_has_passed(clocks, set_s):
         Parts(ceph, mgr.engine, None, mgr.view, mgr.surroundings, mgr.log)
     )[MEMORY.name]
     watch = planner.watch
-    watch._osd_ids = lambda: [0]
+    watch._osds = lambda: [make.osd(0, "h1")]
     watch._reader._osds.is_up = lambda osd_id: True
     watch.read()
     first, read_at_s = watch.by_osd()[0].last.counters, watch.read_at_s

@@ -104,7 +104,7 @@ def restart_an_osd(mgr):
 
 
 def break_the_answers(mgr):
-    def broken(osd_id):
+    def broken(osd_id, up_from):
         raise RuntimeError("an answer of another kind")
 
     mgr.trial_osds.reader = type("Reader", (), {

@@ -84,7 +84,7 @@ def test_where_bins_do_not_tell_of_the_target_nothing_is_said_to_be_wanted(why):
         mgr.osd_memory.osds[0].tunable = False
     else:
         read = mgr.osd_memory.read
-        mgr.osd_memory.read = lambda osd_id: replace(read(osd_id), bins=())
+        mgr.osd_memory.read = lambda osd_id, up_from: replace(read(osd_id), bins=())
     settled_caches(mgr)
     assert cells(mgr) == ["?"]
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ....ceph.command import CommandFailed, Mgr, Osds, parse
-from ....core.cluster import ClusterView, of_metadata
+from ....core.cluster import ClusterView, OsdInfo, of_metadata
 from ....core.codec import as_object
 from ....engine.config_watch import Repeating
 from ..curve import Rates, between, restarted
@@ -38,21 +38,19 @@ class CephMemory:
     """The memory of OSDs.  Its methods wait for an OSD."""
 
     def __init__(
-        self, mgr: Mgr, *, is_up: Callable[[int], bool],
-        up_from: Callable[[int], int] = lambda osd_id: 0,
-        clock: Callable[[], float] = time.time,
+        self, mgr: Mgr, *, is_up: Callable[[int], bool], clock: Callable[[], float] = time.time,
     ) -> None:
         self._mgr = mgr
         self._clock = clock
         self._osds = Osds(mgr, is_up)
-        self._up_from = up_from  # the epoch since when it runs
         # what does not change while an OSD runs: its allocator and the edges of its age bins
         self._known: Dict[int, Tuple[int, float, str, Dict[str, Tuple[float, ...]]]] = {}
 
-    def read(self, osd_id: int) -> Optional[OsdReading]:
+    def read(self, osd_id: int, up_from: int) -> Optional[OsdReading]:
         """What it uses now, by four commands; None where it gives no answer.
 
-        The allocator and the bins' edges are asked for once an hour.
+        The allocator and the bins' edges are asked for once an hour, and where another epoch than
+        before is that since when it runs.
         """
         try:
             perf = self._json(osd_id, {"prefix": "perf dump"})
@@ -65,7 +63,7 @@ class CephMemory:
             pools = self._json(osd_id, {"prefix": "dump_mempools"})
         except CommandFailed:
             return None
-        heap, edges = self._of_process(osd_id, at_s)
+        heap, edges = self._of_process(osd_id, up_from, at_s)
         return read(osd_id, at_s, perf, diff, pools, heap, edges)
 
     def leased(self, osd_id: int) -> Optional[int]:
@@ -103,9 +101,9 @@ class CephMemory:
         return found
 
     def _of_process(
-        self, osd_id: int, now_s: float
+        self, osd_id: int, up_from: int, now_s: float
     ) -> Tuple[str, Dict[str, Tuple[float, ...]]]:
-        known, up_from = self._known.get(osd_id), self._up_from(osd_id)
+        known = self._known.get(osd_id)
         # one that was started again may be of another release
         if known is not None and known[0] == up_from and now_s - known[1] < 3600.0:
             return known[2], known[3]
@@ -190,7 +188,7 @@ class TrialOsds:
 
     def _read(self, osd_id: int) -> Optional[OsdReading]:
         try:
-            return self.reader.read(osd_id)
+            return self.reader.read(osd_id, self.view.cluster().osds[osd_id].up_from)
         except Exception as error:
             # a thread's exception would go nowhere, and the lease stay for ever
             self.log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
@@ -255,12 +253,12 @@ class MemoryWatch(Repeating):
     """
 
     def __init__(
-        self, *, reader: CephMemory, osd_ids: Callable[[], Iterable[int]],
+        self, *, reader: CephMemory, osds: Callable[[], Iterable[OsdInfo]],
         log: Callable[[str], None], emptied_at_s: Optional[Callable[[int], float]] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._reader = reader
-        self._osd_ids = osd_ids
+        self._osds = osds
         self._log = log
         self._emptied_at_s = emptied_at_s or (lambda osd_id: float("-inf"))
         self._clock = clock
@@ -277,16 +275,16 @@ class MemoryWatch(Repeating):
 
     def read(self) -> None:
         """One reading of every OSD that is up."""
-        ids = set(self._osd_ids())
+        up_from = {osd.osd_id: osd.up_from for osd in self._osds() if osd.up}
         self.daemons = self._reader.daemons()
-        for osd_id in sorted(ids):
+        for osd_id in sorted(up_from):
             if self.stopped:
                 return
-            reading = self._reader.read(osd_id)
+            reading = self._reader.read(osd_id, up_from[osd_id])
             if reading is not None:
                 self._take(reading)
         with self._lock:
-            for osd_id in set(self._watched) - ids:
+            for osd_id in set(self._watched) - set(up_from):
                 del self._watched[osd_id]
         self.read_at_s = self._clock()
 

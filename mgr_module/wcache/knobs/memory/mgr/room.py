@@ -44,16 +44,9 @@ def make(parts: Parts) -> Planner:
     """Make the planner."""
     # what OSDs have counted is divided by it: a clock that is set must not change a rate
     clock = steady_clock()
-    reader = CephMemory(
-        parts.ceph, is_up=parts.is_up, up_from=partial(_up_from, parts), clock=clock
-    )
+    reader = CephMemory(parts.ceph, is_up=parts.is_up, clock=clock)
     trial_osds = TrialOsds(view=parts.view, log=parts.log, reader=reader)
     return MemoryPlanner(parts, reader, trial_osds, clock)
-
-
-def _up_from(parts: Parts, osd_id: int) -> int:
-    osd = parts.view.cluster().osds.get(osd_id)
-    return osd.up_from if osd is not None else 0
 
 
 class MemoryPlanner(Planner):
@@ -66,7 +59,7 @@ class MemoryPlanner(Planner):
         self._engine = parts.engine
         self.watch = MemoryWatch(
             reader=reader, log=parts.log.warning, clock=wall,
-            osd_ids=lambda: [o.osd_id for o in parts.view.cluster().osds.values() if o.up],
+            osds=lambda: parts.view.cluster().osds.values(),
             emptied_at_s=parts.emptied_at_s,
         )
         self.facts = MemoryFacts(
