@@ -1,5 +1,6 @@
 """Trials of more memory that something comes between: leases, restarts, several of them."""
 
+import errno
 import json
 from dataclasses import replace
 
@@ -205,6 +206,20 @@ def test_where_no_osd_is_well_the_refusal_says_why():
     mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(range(6), "is near full"))
     error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)[2]
     assert "nothing can be tried: osd.0 is near full, osd.2 is near full" in error
+
+
+def test_a_trial_of_one_osd_which_can_decide_nothing_is_refused_with_how_many_it_takes():
+    mgr = a_mgr(hosts=2, ram_bytes=32 * GIB)
+    watch(mgr)
+    ask = {"scope": "class:hdd", "accept_cost": True}
+    error = refused(mgr, "memory trial start", errno.EINVAL, osds=1, **ask)
+    assert error == "--osds must be a whole number from 2 to 64"
+    mgr.view.state = replace(mgr.view.state, ill={2: "is near full"})
+    error = refused(mgr, "memory trial start", errno.EAGAIN, **ask)
+    assert error == (
+        "nothing can be tried: it takes 2 OSDs of class hdd with one target that can be tried, "
+        "and there is osd.0 alone: see `ceph wcache memory status`"
+    )
 
 
 def test_where_no_memory_was_reported_one_command_shows_the_probes():

@@ -48,14 +48,16 @@ from ..trial import (
     TrialMachine,
     TrialStatus,
 )
-from ..trial_result import OSDS_MAX
+from ..trial_result import OSDS_MAX, OSDS_MIN
 from .facts import LIMIT_SHARE, MemoryFacts, crowded
 from .osds import TrialOsds
 
 TRIAL = StoredKind(KEY, TargetTrial)
 CLUSTER_EVERY_S = 5.0
 OSDS_DEFAULT = 3
-BOUNDS = {"osds": (1, OSDS_MAX), "blocks": (BLOCKS_MIN, BLOCKS_MAX), "period_s": (1, 86400)}
+BOUNDS = {
+    "osds": (OSDS_MIN, OSDS_MAX), "blocks": (BLOCKS_MIN, BLOCKS_MAX), "period_s": (1, 86400),
+}
 
 
 def require_class(arguments: Mapping[str, Any]) -> None:
@@ -280,7 +282,12 @@ def choose(
             why = said or why
         elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
             chosen.append((host, item))
-    if not chosen:
+    if len(chosen) < OSDS_MIN:
+        if chosen:
+            why = (
+                f"it takes {OSDS_MIN} OSDs of class {device_class[:40]} with one target that can "
+                f"be tried, and there is osd.{chosen[0][1].osd.osd_id} alone"
+            )
         see = "" if why == UNHEARD else "see `ceph wcache memory status`"
         raise NotReadyError(f"nothing can be tried: {why}", see)
     low = chosen[0][1].target_bytes
@@ -372,7 +379,7 @@ def most_of_trial(
         free = room.osds_bytes - given if room is not None else 0
         found.append(Most(
             low_bytes + free // len(ids), f"host {host.name} does not have the memory for it",
-            free >= STEP_BYTES and len(ids) > 1,
+            free >= STEP_BYTES and len(ids) > 1 and len(chosen) > OSDS_MIN,
         ))
     least = min(found, key=lambda item: item.target_bytes)
     return least._replace(target_bytes=least.target_bytes // STEP_BYTES * STEP_BYTES)
