@@ -197,6 +197,27 @@ def test_a_step_of_values_ends_before_the_first_that_no_client_feels():
     assert machine.rollout.later == ()
 
 
+@pytest.mark.parametrize(("section", "kind", "waits"), [
+    ("osd/class:hdd", "hdd", True), ("osd/class:ssd", "ssd", False), ("osd.4", "ssd", False),
+    ("osd.4", "hdd", True),
+])
+def test_a_capacity_waits_for_ill_osds_of_its_own_device_class_alone(section, kind, waits):
+    changes = tuple(
+        Change(
+            who, ConfigSetting("mclock", (
+                ConfigEdit(who, f"osd_mclock_max_capacity_iops_{name}", "2", "1"),
+            )), name, "", where, judged_on=(number,),
+        ) for number, (who, name, where) in enumerate((
+            ("osd/class:hdd", "hdd", "class hdd"), ("osd.0", "hdd", "host h0"),
+            (section, kind, "host h1"),
+        ))
+    )
+    cluster = a_cluster(ill=ill(0, 1))
+    _, waves = arranged(changes, cluster)
+    rollout = Rollout("p1", 0.0, changes, waves=waves, gate=GateSettings())
+    assert put_off(rollout, cluster) == ((0, 1, 2) if waits else (0, 1))
+
+
 @pytest.mark.parametrize(("first", "then", "waits"), [
     (["osd/class:ssd"], ["osd/class:hdd"], True),
     (["osd/class:ssd"], ["osd/host:h1/class:hdd"], True),

@@ -13,6 +13,7 @@ counts: it is inside of one bucket of every wider type.
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import (
     AbstractSet,
     Callable,
@@ -285,7 +286,7 @@ def waits_for(change: Change) -> FrozenSet[Key]:
         (("at", *place), ("of all hosts",)) if place else (("section",),)
         for place in _places(change)
     )
-    return change.setting.touches.union(own, *places)
+    return change.setting.touches.union(_of_class(change, own, *places))
 
 
 def holds_back(change: Change) -> FrozenSet[Key]:
@@ -293,12 +294,23 @@ def holds_back(change: Change) -> FrozenSet[Key]:
     if change.domain_id:
         return waits_for(change)
     where = change.failure_domain
-    own: Tuple[Key, ...] = (("in", where), ("value",), *(() if where else (("everywhere",),)))
+    # an OSD whose own capacity is removed before its class has one benches itself
+    widely = not where or (_alone(change) and bool(_places(change)))
+    own: Tuple[Key, ...] = (("in", where), ("value",), *((("everywhere",),) if widely else ()))
     places = (
         (("at", *place) if place else ("of all hosts",), ("section",))
         for place in _places(change)
     )
-    return change.setting.touches.union(own, *places)
+    return change.setting.touches.union(_of_class(change, own, *places))
+
+
+def _of_class(change: Change, *keys: Iterable[Key]) -> Iterator[Key]:
+    """What is an option of hdds or of ssds alone keeps its order within its device class."""
+    return ((*key, change.device_class if _alone(change) else "") for key in chain(*keys))
+
+
+def _alone(change: Change) -> bool:
+    return all(edit.name.endswith(("_hdd", "_ssd")) for edit in change.edits)
 
 
 def _places(change: Change) -> Set[Optional[Tuple[str, str]]]:
