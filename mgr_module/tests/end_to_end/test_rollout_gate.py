@@ -219,6 +219,22 @@ def test_drives_that_nothing_judges_are_put_off_and_neither_proven_nor_changed()
     fine(mgr)
 
 
+def test_an_idle_drive_alone_in_its_step_is_put_off_and_keeps_none_of_the_others_back():
+    mgr = a_gate_mgr()
+    us = mgr.blocks.latency_us
+    mgr.blocks.latency_us = lambda osd_id: us(osd_id) if osd_id else 0.0
+    said(mgr, "plan")
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: mgr.changed)
+    assert mgr.changed == {1}
+    assert len(mgr.plan.step.before) >= BLOCKS_BEFORE  # it is the canary by now
+    assert mgr.end() == "paused"
+    assert "clients write too little to osd.0" in mgr.plan.reason
+    assert mgr.changed == set(range(1, 2 * HOSTS))
+    assert mgr.plan.changes[0].status is ChangeStatus.PLANNED
+    fine(mgr)
+
+
 def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     mgr = begun(apply={"persist": True})
     mgr.factor, mgr.noise = 1.0, 1.0

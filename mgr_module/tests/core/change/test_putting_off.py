@@ -104,10 +104,11 @@ def test_in_its_own_wave_it_comes_back_as_soon_as_it_is_well():
     assert put_off(rollout, cluster) == ()
 
 
-def test_an_override_puts_nothing_off():
+def test_an_override_puts_nothing_off_but_what_nothing_would_judge():
     cluster = a_cluster(ill=ill(0))
     rollout = of_drives(cluster, overridden=(Precondition.OSDS_WELL,))
     assert put_off(rollout, cluster) == ()
+    assert put_off(rollout, cluster, unseen={0}) == (0,)
     assert later_words(rollout, cluster) == []
 
 

@@ -16,6 +16,7 @@ from typing import List, Tuple
 from .. import events
 from ..codec import one_line
 from ..protocol import MeasureRequest
+from ..record import Precondition
 from ..text import named
 from .change import TOUCHED, Change, ChangeStatus
 from .gate.gate_state import GateStep, Harm
@@ -340,10 +341,14 @@ class Asking(RolloutBase):
         self._set(RolloutStatus.PAUSED, reason=reason, paused_at_s=self._now_s, pausing="")
         return self._idle(events.Note(f"paused: {reason}", "warning"))
 
-    def _pause_without_step(self, reason: str) -> List[events.Action]:
+    def _pause_without_step(
+        self, reason: str, missed: Tuple[Precondition, ...] = ()
+    ) -> List[events.Action]:
         """Of a step of which nothing is made; it begins anew."""
         self._have(step=GateStep())
-        return self._pause(reason)
+        paused = self._pause(reason)
+        self._have(missed=missed)
+        return paused
 
     def resume(self, now_s: float) -> List[events.Action]:
         """Go on with a paused rollout: an unjudged step is watched anew.

@@ -250,8 +250,9 @@ class Gating(Asking):
 
     def _judge_load(self) -> List[events.Action]:
         """Whether clients write, or read, enough to judge each change of the step by."""
-        step, change, reads = self.rollout.step, self.current, self._blocks_of_reads()
-        _, _, why = load_of(self._blocks, step.treated, step.controls)
+        step, change = self.rollout.step, self.current
+        reads = [block.of_reads for block in self._blocks]
+        mine, _, why = load_of(self._blocks, step.treated, step.controls)
         unseen = [*self._unseen_of_step(reads)]
         if change is not None and change.setting.READS_TOO:
             told = why or f"clients do too little on OSDs of {change.failure_domain}"
@@ -261,11 +262,16 @@ class Gating(Asking):
                 self._without_clients = change.setting.touches
                 self._have(step=GateStep())
                 return [events.Note(f"{change.name}: {told}: it is only read back"), *self._check()]
-        if why:
+        more = {osd.osd_id for each in self._blocks for osd in each.osds}.difference(step.treated)
+        left = self.rollout.putting_off((*self.rollout.later, *step.indices))
+        if why and (mine or not present(self._blocks, more) or left.current_index in left.put_off):
             return self._pause_without_step(
                 f"{why}; resume when clients write, or with --override=client_load, which judges "
-                "by benches before and after each change and not by what clients see"
+                "by benches before and after each change and not by what clients see",
+                (Precondition.CLIENT_LOAD,),
             )
+        if why and self.rollout.is_canary:
+            self._seen = []  # too few blocks for the next canary
         said = self._leave_unseen(unseen)
         step = self.rollout.step
         before = only_of(self._blocks, (*step.treated, *step.controls))
@@ -276,9 +282,6 @@ class Gating(Asking):
     def unseen_osds(self) -> Set[int]:
         """The OSDs of drives that are put off as clients write too little to them."""
         return {*self.rollout.judged_on(self._unseen)}
-
-    def _blocks_of_reads(self) -> List[Block]:
-        return [block.of_reads for block in self._blocks]
 
     def _unseen_of_step(self, reads: Sequence[Block]) -> Iterator[int]:
         """The changes of the step that nothing would judge: clients do too little on their OSDs."""

@@ -175,9 +175,10 @@ def put_off(
 
     So do those of `unseen` indices, which nothing would judge.
     """
-    if Precondition.OSDS_WELL in rollout.overridden:
+    forced = Precondition.OSDS_WELL in rollout.overridden
+    if forced and not unseen:
         return ()
-    look = _PutOff(rollout, lambda change: bool(illness_of(change, cluster)), unseen)
+    look = _PutOff(rollout, lambda item: not forced and bool(illness_of(item, cluster)), unseen)
     look.take_back()
     after_others, proofs = comes_last(rollout.changes, cluster), Proofs(rollout.evidence)
     while True:
