@@ -380,8 +380,9 @@ class AutoService:
                     orders.remove_plan(plan_id)
                 # its number is used again, so nobody is told to apply it
                 said_why = error.message.replace(f"plan {plan_id} ", "the plan ")
+                hint = "" if plan_id in error.advice else error.advice
                 again = f"it is asked again every {duration(REFUSED_WAIT_S)}"
-                raise RefusedError(said_why, again) from error
+                raise RefusedError(said_why, "; ".join(filter(None, (hint, again)))) from error
             if without:
                 orders.note(AUTO, plan_id, without)
         return ""
@@ -392,5 +393,5 @@ class AutoService:
             if name and mode_of(self.state.modes, name) is not Mode.APPLY:
                 raise ConflictError(
                     f"class {name} is {mode_of(self.state.modes, name).value} under `auto`, and "
-                    "the plan would change it", "it is looked at again",
+                    "the plan would change it",
                 )

@@ -23,6 +23,7 @@ from module_world import (
 )
 from module_world import a_mgr as three_drives
 from wcache.core.change.preconditions import TOLD_AFTER_S
+from wcache.core.errors import ConflictError
 from wcache.core.model import DriveModel, Finding, FindingCode, Severity
 from wcache.core.record import Precondition
 from wcache.services.auto import REFUSED_WAIT_S
@@ -360,6 +361,20 @@ def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
     mgr.report_all()
     go_on(mgr, REFUSED_WAIT_S)
     assert all_modes(mgr) == {WT}
+
+
+@pytest.mark.slow
+def test_what_a_refusal_advises_is_told_beside_when_it_is_asked_again(monkeypatch):
+    def refuse(rollout):
+        raise ConflictError("trial t1 is under way", "wait for it")
+
+    mgr = standing("recommend")
+    monkeypatch.setattr(mgr.service.auto, "_require_allowed", refuse)
+    ok(mgr.command("auto", mode="apply"))
+    mgr.steps(20, 6.0)
+    assert said(mgr, "auto status")["waiting"] == (
+        "trial t1 is under way: wait for it; it is asked again every 5.0 min"
+    )
 
 
 def test_a_class_of_its_own_has_a_mode_of_its_own():
