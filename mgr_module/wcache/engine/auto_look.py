@@ -313,7 +313,7 @@ def ended(world: World, owner: str) -> Optional[Ended]:
             sum(c.status is ChangeStatus.APPLIED for c in done.changes),
             done.undone,
             frozenset(str(c.drive_model) for c, _ in done.mode_changes if c.drive_model),
-            done.status is not RolloutStatus.PLANNED,
+            done.status is not RolloutStatus.PLANNED and not (done.undone and done.paused_at_s),
         )
     runs = [m for m in world.runs.values() if m.spec.campaign_id == owner]
     if any(not machine.over for machine in runs):

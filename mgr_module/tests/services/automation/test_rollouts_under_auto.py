@@ -54,6 +54,21 @@ def test_a_rollout_of_auto_that_stays_paused_takes_back_what_is_not_judged_after
     fine(mgr)
 
 
+def test_a_pause_because_nobody_writes_speaks_against_no_drive_model_however_often():
+    mgr = a_gate_mgr(auto_quiet_s=0.0, pause_max_h=1.0)
+    mgr.busy = False
+    ok(mgr.command("auto", mode="apply"))
+    plans = mgr.inside.rollouts
+    for plan_id in ("p1", "p2"):
+        mgr.go(lambda: plan_id in plans and plans[plan_id].paused, seconds=2.0)  # noqa: B023
+        assert mgr.changed == set()
+    mgr.busy = True
+    mgr.go(lambda: "p3" in plans, seconds=10.0)
+    mgr.go(lambda: mgr.changed == ALL)
+    assert [plans[name].rollout.status.value for name in ("p1", "p2")] == ["stopped"] * 2
+    fine(mgr)
+
+
 def test_what_earlier_waves_have_changed_stays_when_a_pause_of_auto_ends():
     mgr = under_auto(pause_max_h=1.0)
     mgr.go(lambda: mgr.plan.changes[3].status is ChangeStatus.MADE)

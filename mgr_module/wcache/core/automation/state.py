@@ -317,7 +317,8 @@ class Pending:
 class Ended:
     """How what was begun last has ended, and what it took.
 
-    `good`: it came to its own end.  `begun`: it was begun at all, or else it has said nothing.
+    `good`: it came to its own end.  `begun`: it was begun at all, or else it has said nothing;
+    nor has a plan that was paused to its end as clients wrote too little.
     `undone`: its end says nothing of its drive models.
     `drive_models`: what a plan was to change.  They are the plan's own word, as reports of its
     hosts may still be awaited when it ends.

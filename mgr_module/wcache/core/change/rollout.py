@@ -87,6 +87,7 @@ class RolloutMachine(Gating):
     def _paused_too_long(self) -> List[events.Action]:
         """What is made and not judged outlasts neither a freeze nor `pause_max_s`."""
         hours = self.rollout.pause_max_s / 3600.0
+        self._have(undone=Precondition.CLIENT_LOAD in self.rollout.missed)
         return self._stop(
             f"paused for {hours:g} h and nobody resumed it (pause_max_h): {self.rollout.reason}"
         )

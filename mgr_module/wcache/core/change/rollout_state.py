@@ -83,9 +83,10 @@ class Rollout:
     what went back because clients, or a bench, were worse off.  `by_will`: an admin had it go
     back.
     `undone`: its end says nothing of its drive models, as a drive was changed by others or an OSD
-    went silent while it was judged, or the mons did not store it.  `evidence` is what its judged
-    steps say together, by kind of change, and `looks` how often it was judged.  `harm` is what
-    clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
+    went silent while it was judged, the mons did not store it, or it was paused to its end as
+    clients wrote too little.  `evidence` is what its judged steps say together, by kind of
+    change, and `looks` how often it was judged.  `harm` is what clients have waited longer; at
+    `harm_max_s` it pauses, and `harm_spent` says so.
     """
 
     STORED_BY: ClassVar[str] = "plan_id"
