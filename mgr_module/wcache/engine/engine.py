@@ -287,8 +287,8 @@ class Engine(Orders):
             self.feed(owner, event)
 
     def _tell_of_cluster(self, now_s: float) -> None:
-        for run_id, event in self.watchdog.unfit(self.runs, now_s):
-            self.feed(run_id, event)
+        for owner, event in self.watchdog.unfit(self.runs, self.trials, now_s):
+            self.feed(owner, event)
 
     def _start_waiting(self, now_s: float) -> None:
         if self.frozen or self.archive.trouble():

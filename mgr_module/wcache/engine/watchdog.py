@@ -15,7 +15,7 @@ from ..core.experiment.run_state import RunSpec, RunStatus
 from ..core.fleet.agents import RESTORE_GRACE_S
 from ..core.hardware import WRITTEN_FOR
 from ..core.host_report import lost_models
-from ..core.jobs import Job
+from ..core.jobs import Job, Trial
 from ..core.record import Precondition
 from .hosts import key_of
 from .under_way import Shared
@@ -111,9 +111,9 @@ class Watchdog:
         )
 
     def unfit(
-        self, runs: Mapping[str, RunMachine], now_s: float
+        self, runs: Mapping[str, RunMachine], trials: Mapping[str, Trial], now_s: float
     ) -> List[Tuple[str, events.Event]]:
-        """What runs are told of the cluster: to stop, since a precondition broke; who is ill.
+        """What runs and trials hear of the cluster: to stop, as a precondition broke; who is ill.
 
         Benches would make it worse.  A cluster that is not healthy is waited for as an OSD is that
         is ill: one that goes down shows in all of it.  What is borne is told too, for the records.
@@ -121,28 +121,35 @@ class Watchdog:
         running = [item for item in runs.items() if item[1].state.status is RunStatus.RUNNING]
         measuring = [item for item in running if item[1].spec.heeds_cluster]
         dirtying = [(i, m.spec) for i, m in running if m.spec.dirty in WRITTEN_FOR]
-        if not (measuring or dirtying) or now_s < self.cluster_at_s:
+        held = ((job_id, trial.holds) for job_id, trial in trials.items())
+        trying = {job_id: holding.touched.osds for job_id, holding in held if holding is not None}
+        if not (measuring or dirtying or trying) or now_s < self.cluster_at_s:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         told = ((run_id, self._unsafe(spec)) for run_id, spec in dirtying)
         found: List[Tuple[str, events.Event]] = [
             (run_id, events.Halt(f"stopped: {why}", unfit=True)) for run_id, why in told if why
         ]
-        if not measuring:
+        if not (measuring or trying):
             return found
         cluster = self._shared.view.cluster()
-        broken = cluster.blocking
-        if now_s < self.trusted_from_s:
+        broken, trusted = cluster.blocking, now_s >= self.trusted_from_s
+        if not trusted:
             broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
+        if broken:
+            why = no_longer_met(broken, cluster.sick)
+            for owner in (*dict(measuring), *trying):
+                halt = events.Halt(why if owner in trying else f"stopped: {why}", unfit=True)
+                found.append((owner, events.Ill(why) if cluster.only_sick else halt))
+            return found
         for run_id, machine in measuring:
-            if broken:
-                why = no_longer_met(broken, cluster.sick)
-                halt = events.Halt(f"stopped: {why}", unfit=True)
-                found.append((run_id, events.Ill(why) if cluster.only_sick else halt))
-                continue
-            if now_s >= self.trusted_from_s:
+            if trusted:
                 found += ((run_id, ill) for ill in self._health(machine, cluster, now_s))
             found.append((run_id, beside(machine.spec, cluster)))
+        for job_id, osd_ids in trying.items() if trusted else ():
+            ill = cluster.illness(osd_ids)
+            why = "; ".join(f"osd.{osd_id} {said}" for osd_id, said in ill.items())
+            found.append((job_id, events.Ill(why)))
         return found
 
     def _health(

@@ -4,7 +4,8 @@ Periods come in the order ABBA: as it is, raised, raised, as it is.  So what dri
 cancels out.  The larger target is a lease (`ceph tell osd.N config set`): it is gone
 when the OSD restarts, and whoever has it stored takes it back.  After a change of target
 nothing is measured until the age bins have forgotten it; down it goes by 5% in a step.
-The trial ends at once where an OSD's memory grows past its limit.
+The trial ends at once where an OSD's memory grows past its limit.  Where OSDs or the cluster fall
+ill it waits as long as a run does; then the period is measured anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar, Dict, List, Optional, Tuple, Union
 
 from ...core import events, jobs
 from ...core.codec import one_line
+from ...core.experiment.run import ILL_TIMES_MAX, ILL_WAIT_S
 from ...core.jobs import Holding, Touched
 from ...core.text import amount, command, named, roughly
 from .curve import between, restarted
@@ -167,6 +169,8 @@ class TrialMachine(jobs.Trial):
     _raised: bool = False
     _quiet_until_s: float = 0.0
     _first: Dict[int, Counters] = field(default_factory=dict)
+    _ill_since_s: float = 0.0
+    _ill_times: int = 0
 
     # ---- what others ask: see core/jobs.py
 
@@ -220,6 +224,8 @@ class TrialMachine(jobs.Trial):
             return self._begin(now_s) if running else self._give_back()
         if isinstance(event, events.Halt) and running:
             return self._end(event.reason)
+        if isinstance(event, events.Ill) and running:
+            return self._ill(event.why, now_s)
         if isinstance(event, events.Tick) and self.wake_at_s is not None:
             if now_s < self.wake_at_s:
                 return []
@@ -254,6 +260,18 @@ class TrialMachine(jobs.Trial):
         return [events.SaveRun(), said, *self._give_back()]
 
     # ---- forwards
+
+    def _ill(self, why: str, now_s: float) -> List[events.Action]:
+        """Wait while somebody is ill; caches settle afterwards, and the period begins anew."""
+        was, reason = self.trial.reason, one_line(f"waiting: {why}") if why else ""
+        self.trial = replace(self.trial, reason=reason)
+        if why:
+            if not was:
+                self._ill_since_s, self._ill_times = now_s, self._ill_times + 1
+            if now_s >= self._ill_since_s + ILL_WAIT_S or self._ill_times > ILL_TIMES_MAX:
+                return self._end(why)
+            self._first, self._quiet_until_s = {}, now_s + self.trial.settle_s
+        return [events.Note(reason or "goes on: all are well")] if bool(was) != bool(why) else []
 
     def _read_back(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
         wanted_bytes = self.trial.high_bytes if self._raised else self.trial.low_bytes

@@ -11,6 +11,7 @@ from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
+from wcache.engine.run_queue import CLUSTER_GRACE_S
 
 
 def three_hosts(**options):
@@ -20,6 +21,11 @@ def three_hosts(**options):
 def trying():
     """A trial whose larger target is in force."""
     return raised(begun(three_hosts()))
+
+
+def is_sick(mgr, *why):
+    missed = (Precondition.CLUSTER_HEALTHY,) if why else ()
+    mgr.view.state = replace(mgr.view.state, missed=missed, sick=why)
 
 
 def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_has_failed():
@@ -160,8 +166,9 @@ def test_an_osd_that_is_not_well_is_not_tried_and_one_that_falls_ill_ends_the_tr
     mgr.step(10.0)
     assert shown(mgr)["status"] == "running"
     mgr.view.state = replace(mgr.view.state, ill={osd_ids[-1]: "is near full"})
-    mgr.steps(5, 10.0)
-    assert f"osd.{osd_ids[-1]} is near full" in shown(mgr)["reason"]
+    mgr.steps(16, 10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["reason"] == f"osd.{osd_ids[-1]} is near full"
     assert leased(mgr) == {}
 
 
@@ -172,12 +179,61 @@ def test_pgs_that_move_elsewhere_keep_no_trial_and_what_is_of_the_whole_cluster_
     begun(mgr)
     mgr.steps(3, 10.0)
     assert shown(mgr)["status"] == "running"
-    mgr.view.state = replace(
-        mgr.view.state, missed=(Precondition.CLUSTER_HEALTHY,), sick=("flag pause is set",))
-    mgr.steps(3, 10.0)
+    is_sick(mgr, "flag pause is set")
+    mgr.steps(16, 10.0)
+    assert shown(mgr)["status"] == "stopped"
     assert "flag pause is set" in shown(mgr)["reason"]
     assert "flag pause is set" in mgr.command(
         "memory trial start", scope="class:hdd", accept_cost=True)[2]
+
+
+def test_a_cluster_that_is_sick_for_a_while_is_waited_for_and_the_period_begins_anew():
+    mgr = trying()
+    while not a_trial(mgr)._first:
+        mgr.step(10.0)
+    done, given = len(a_trial(mgr).trial.periods), leased(mgr)
+    is_sick(mgr, "1/3 mons are down")
+    mgr.steps(10, 10.0)
+    assert shown(mgr)["status"] == "running"
+    assert "1/3 mons are down" in ok(mgr.command("memory trial show"))
+    assert not a_trial(mgr)._first
+    is_sick(mgr)
+    began_s = mgr.now_s
+    while not a_trial(mgr)._first:
+        mgr.step(10.0)
+    trial = a_trial(mgr).trial
+    assert mgr.now_s - began_s >= trial.settle_s - 20.0
+    assert (trial.reason, len(trial.periods), leased(mgr)) == ("", done, given)
+    for _ in range(2):
+        is_sick(mgr, "1/3 mons are down")
+        mgr.step(10.0)
+        is_sick(mgr)
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "running"
+    is_sick(mgr, "1/3 mons are down")
+    mgr.steps(3, 10.0)
+    assert shown(mgr)["status"] == "stopped", "a fourth time"
+    assert leased(mgr) == {}
+
+
+def test_an_upgrade_ends_a_trial_at_once():
+    mgr = trying()
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_UPGRADE,))
+    mgr.steps(3, 10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["reason"].startswith("preconditions no longer met: ")
+    assert leased(mgr) == {}
+
+
+def test_what_a_mgr_that_has_just_started_says_of_health_does_not_hold_up_a_trial():
+    mgr = three_hosts()
+    begun(mgr)
+    mgr.inside.watchdog.trusted_from_s = mgr.now_s + CLUSTER_GRACE_S
+    is_sick(mgr, "PGs are unknown")
+    mgr.steps(5, 10.0)
+    assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("running", "")
+    mgr.steps(2, 10.0)
+    assert shown(mgr)["reason"].startswith("waiting: ")
 
 
 def test_osds_that_move_or_get_data_or_had_the_alert_are_tried_after_others():

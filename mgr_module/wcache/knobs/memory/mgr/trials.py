@@ -20,7 +20,6 @@ from typing import (
 )
 
 from ....core import codec
-from ....core.change.preconditions import no_longer_met
 from ....core.change.rollout_state import Rollout
 from ....core.cluster import in_turns
 from ....core.errors import ConflictError, ConsentError, MalformedError, NotReadyError, RefusedError
@@ -53,7 +52,6 @@ from .facts import LIMIT_SHARE, MemoryFacts, crowded
 from .osds import TrialOsds
 
 TRIAL = StoredKind(KEY, TargetTrial)
-CLUSTER_EVERY_S = 5.0
 OSDS_DEFAULT = 3
 BOUNDS = {
     "osds": (OSDS_MIN, OSDS_MAX), "blocks": (BLOCKS_MIN, BLOCKS_MAX), "period_s": (1, 86400),
@@ -73,7 +71,6 @@ class Trials:
         self._engine = engine
         self._facts = facts
         self._osds = osds
-        self._cluster_at_s = 0.0
         self._up_from: Dict[int, int] = {}  # when the trial began
         # its OSDs by the host that tells of their memory, and since when that is asked
         self._on: Dict[str, List[int]] = {}
@@ -174,7 +171,7 @@ class Trials:
                 raise RefusedError(f"osd.{osd_id} {why}", "wait until it is well, or try it anew")
             known = world.cluster.osds
             self._up_from = {i: known[i].up_from for i in trial.osd_ids if i in known}
-            self._on, self._asked_at_s, self._cluster_at_s = {}, world.now_s, 0.0
+            self._on, self._asked_at_s = {}, world.now_s
             for osd_id in trial.osd_ids:
                 # the name that a probe has for its host need not be Ceph's
                 hostname = world.told_by.get(osd_id) or known[osd_id].hostname
@@ -197,7 +194,7 @@ class Trials:
                 self._facts.keep(trial, world.now_s)
             running = trial.status is TrialStatus.RUNNING
             if running:
-                why = self._unfit(trial, world) or self._crowded(trial, world)
+                why = self._restarted(world) or self._crowded(trial, world)
         watched = frozenset(self._on if running and not why else ())
         if not why and watched == self._watched:
             return
@@ -213,15 +210,8 @@ class Trials:
         if trial is not None and trial.status in (TrialStatus.RUNNING, TrialStatus.ENDING):
             self._osds.close(trial.owed, trial.given_bytes)
 
-    def _unfit(self, trial: TargetTrial, world: World) -> str:
-        """Why the cluster is not fit for it any more, or that an OSD began anew."""
-        if world.now_s < self._cluster_at_s:
-            return ""
-        self._cluster_at_s = world.now_s + CLUSTER_EVERY_S
-        if world.cluster.blocking:
-            return no_longer_met(world.cluster.blocking, world.cluster.sick)
-        for osd_id, why in world.cluster.illness(trial.osd_ids).items():
-            return f"osd.{osd_id} {why}"
+    def _restarted(self, world: World) -> str:
+        """Which of its OSDs began anew, or is gone."""
         for osd_id, since in self._up_from.items():
             osd = world.cluster.osds.get(osd_id)
             if osd is None or osd.up_from != since:
