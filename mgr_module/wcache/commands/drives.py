@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from ..core import codec
 from ..core.cluster import OsdLatency
 from ..core.drive.manual import pin_word
-from ..core.drive.safety import dropping_above, judge
+from ..core.drive.safety import dropping_above, judge, raised_by
 from ..core.errors import NotFoundError, NotReadyError
 from ..core.fleet import claims
 from ..core.fleet.claims import age_of, believed_of
@@ -72,7 +72,7 @@ def _require_reported(world: World, hostname: str) -> None:
 
 def _must_stay_off(drive: DriveReport) -> str:
     dropping = dropping_above(drive) if drive.mode is CacheMode.WRITE_THROUGH else ()
-    return f"{', '.join(dropping)} does not flush: `ceph wcache drive reload`" if dropping else ""
+    return f"{', '.join(dropping)} does not flush; {raised_by(drive)}" if dropping else ""
 
 
 HOSTS_NAMED = 3

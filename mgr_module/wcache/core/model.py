@@ -385,6 +385,14 @@ class DriveReport:
         return mode_of(self.transport, self.state)
 
     @property
+    def dropping_path(self) -> str:
+        """A hidden path of an NVMe drive that drops flushes, the first; empty where none does."""
+        return next((
+            layer.name for layer in self.state.layers if self.transport is Transport.NVME
+            and layer.kind is LayerKind.DISK and layer.kernel_view is KernelView.WRITE_THROUGH
+        ), "")
+
+    @property
     def toggle_refusal(self) -> str:
         """What the probe has against toggling it, in one line; empty where nothing."""
         return told(self.refusals)

@@ -77,7 +77,7 @@ def test_what_is_next_cures_the_reason_that_stands_above_it(drive):
     off = in_state(drive, DeviceCache.WRITE_THROUGH, KernelView.WRITE_BACK)
     layer = Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH)
     wakes = replace(off, state=replace(off.state, layers=(layer,), page=CachePage()))
-    assert next_step([inspected(off), inspected(wakes)], []).startswith("ceph wcache drive reload")
+    assert "`ceph wcache drive reload`" in next_step([inspected(off), inspected(wakes)], [])
     assert next_step([inspected(off)], []) == "nothing; no drive here has its volatile cache on"
     unknown = in_state(drive, DeviceCache.UNKNOWN, KernelView.WRITE_THROUGH)
     said = next_step([inspected(off), inspected(unknown)], [])

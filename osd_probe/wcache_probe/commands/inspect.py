@@ -12,8 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from wcache.core import codec
 from wcache.core.drive.manual import pin_word
-from wcache.core.drive.safety import Safety, judge, lost_after_reset
-from wcache.core.fleet import foreign_rules
+from wcache.core.drive.safety import Safety, judge, lost_after_reset, raised_by
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.model import Cure, DeviceCache, DriveReport, Finding, FindingCode, Severity
 from wcache.core.ports import DriveHost
@@ -153,10 +152,9 @@ def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
     if Safety.UNSAFE in first:
         return f"{first[Safety.UNSAFE].dev_name}: {ADVICE[FindingCode.UNSAFE][1]}"
     if Safety.AFTER_RESET in first:
-        dropping = ", ".join(lost_after_reset(first[Safety.AFTER_RESET].state))
-        return commented(
-            foreign_rules.RELOAD, "prints how {} is loaded anew, so that it flushes", dropping
-        )
+        drive = first[Safety.AFTER_RESET]
+        dropping = ", ".join(lost_after_reset(drive.state))
+        return f"{drive.dev_name}: {dropping} does not flush; {raised_by(drive)}"
     lacking = [item for item in of_host if item.code is FindingCode.NOT_PREPARED]
     if lacking:
         waits = lacking[0].cure is Cure.BOOT_ONCE

@@ -60,7 +60,9 @@ def test_what_is_there_is_measured_at_once_and_toggling_is_refused_with_the_cure
     assert "ceph wcache drive reload" in error
     assert "`ceph wcache campaign start --observe`" in error
     (drive,) = said(mgr, "drive ls")["drives"]
-    assert drive["toggle_refusal"] == "dm-0 does not flush: `ceph wcache drive reload`"
+    assert drive["toggle_refusal"] .startswith(
+        "dm-0 does not flush; `ceph wcache drive reload`"
+    )
     ok(mgr.command("campaign start", loads="depth1", observe=True, accept_cost=True))
     mgr.settle()
     (row,) = said(mgr, "campaign show", campaign_id="c1")["observed"]
@@ -135,6 +137,23 @@ def test_nothing_is_lenient_about_a_drive_that_was_touched():
     assert not lenient(found_off(), touched=True)
     assert not lenient(found_off(mode=WB), touched=False)
     assert touched_domains(make.report("h0", found_off())) == set()
+
+
+@pytest.mark.parametrize("page", [ON_AFTER_A_RESET, CachePage(True, WB, WT)])
+def test_a_hidden_path_is_named_with_what_has_it_flush_and_is_not_loaded_anew(page):
+    path = Layer("nvme0c0n1", LayerKind.DISK, OFF)
+    drive = replace(found_off("nvme0n1", page=page), transport=Transport.NVME)
+    mgr = a_mgr(replace(
+        drive, uses=(OsdUse(0, Role.BLOCK),),
+        state=replace(drive.state, kernel_view=KernelView.WRITE_BACK, layers=(path,)),
+    ))
+    (finding,) = said(mgr, "status")["findings"]
+    assert finding["code"] == ERROR[0]
+    (row,) = said(mgr, "drive ls")["drives"]
+    for text in (finding["detail"], row["toggle_refusal"]):
+        assert "echo 'write back' > /sys/block/nvme0c0n1/queue/write_cache" in text
+    assert "drive reload" not in str((finding, row))
+    assert said(mgr, "drive reload")["osds"] == []
 
 
 def osds(*drives, by_hand=()):

@@ -27,7 +27,7 @@ from ..model import (
     Transport,
 )
 from ..options.option import SharedCache, caches_of, drive_words, shared_cache
-from ..text import command, ticked
+from ..text import typed
 
 ROLL_BACK_FIRST = "where wcache turned it off, roll that back first"
 DROPS = "a loop device in write through drops the OSD's flushes"
@@ -180,7 +180,7 @@ def _against_resting(
     if dropping:
         yield Refusal(
             RefusalKind.LAYER_DROPS_FLUSHES,
-            f"{dropping} does not flush, so the device cache must stay off; {_raised_by(drive)}"
+            f"{dropping} does not flush, so the device cache must stay off; {raised_by(drive)}"
             if on else f"its cache is volatile and {dropping} does not flush",
         )
     if not_known(state):
@@ -197,15 +197,13 @@ def _against_resting(
         )
 
 
-def _raised_by(drive: DriveReport) -> str:
+def raised_by(drive: DriveReport) -> str:
     """What has the layers of a drive flush again: a hidden path of an NVMe drive is written to."""
-    hidden = [
-        layer.name for layer in drive.state.layers
-        if layer.kind is LayerKind.DISK and layer.kernel_view is KernelView.WRITE_THROUGH
-    ]
-    if drive.transport is Transport.NVME and hidden:
-        raised = command("echo {} > /sys/block/{}/queue/write_cache", "write back", hidden[0])
-        return f"{ticked(raised)} has it flush"
+    if drive.dropping_path:
+        raised = typed(
+            "echo {} > /sys/block/{}/queue/write_cache", "write back", drive.dropping_path
+        )
+        return f"{raised} has it flush"
     return "`ceph wcache drive reload` prints the plan to load it anew"
 
 

@@ -11,7 +11,14 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, List, Mapping, Tuple
 
 from ..drive.manual import commands, pin, turn_off
-from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
+from ..drive.safety import (
+    Safety,
+    dropping_above,
+    judge,
+    lost_after_reset,
+    not_flushing,
+    raised_by,
+)
 from ..host_report import HostReport
 from ..model import (
     CacheMode,
@@ -79,10 +86,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
         "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
-        f"run what {ticked(foreign_rules.RELOAD)} prints; by hand, one OSD at a time: stop it, pin "
-        f"the disk ({ticked(pin('sdX'))}), deactivate and activate its LV (a dm-crypt device: "
-        "close and open it), start it; then `wcache-probe prepare`, so that the next boot does not "
-        "bring it back",
+        "run what the line names; volumes by hand, one OSD at a time: stop it, pin the disk "
+        f"({ticked(pin('sdX'))}), deactivate and activate its LV (a dm-crypt device: close and "
+        "open it), start it; then `wcache-probe prepare`, so that the next boot does not bring it "
+        "back",
     ),
     FindingCode.LOADED_OFF: foreign_rules.ADVICE,
     FindingCode.SETUP: set_up.ADVICE,
@@ -284,7 +291,8 @@ def of_drive(
             if foreign_rules.lenient(drive, touched or leased) else
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.ERROR, drive.dev_name,
-                f"the cache is off, but a reset may turn it on, and {layers} drops flushes",
+                f"the cache is off, but a reset may turn it on, and {layers} drops flushes; "
+                + raised_by(drive),
             )
         )
     elif drive.state.device_cache is DeviceCache.WRITE_THROUGH and dropping_above(drive):
@@ -292,7 +300,7 @@ def of_drive(
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO, drive.dev_name,
                 f"{', '.join(dropping_above(drive))} drops flushes, but the drive keeps write "
-                "through after a reset",
+                f"through after a reset; {raised_by(drive)}",
             )
         )
     return found

@@ -189,11 +189,13 @@ def lenient(drive: DriveReport, touched: bool) -> bool:
     """Whether volumes that were loaded with the cache off are a warning only.
 
     A SCSI drive that saves `write back` takes it up at the next reset of its logical unit (SPC,
-    mode parameters), so somebody turned it off for the moment: that stays an error.
+    mode parameters), so somebody turned it off for the moment: that stays an error.  So does a
+    hidden path of an NVMe drive: it copies no view, so somebody had it drop flushes.
     """
     page = drive.state.page
     wakes = page.saved is CacheMode.WRITE_BACK or page.by_rule
-    return judge(drive.state) is Safety.AFTER_RESET and not touched and not wakes
+    loaded = judge(drive.state) is Safety.AFTER_RESET and not drive.dropping_path
+    return loaded and not touched and not wakes
 
 
 def touched_domains(report: HostReport) -> AbstractSet[str]:

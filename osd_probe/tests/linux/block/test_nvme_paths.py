@@ -7,6 +7,7 @@ from model_drives import ModelNvme
 from wcache.core.drive.safety import Safety, judge, lost_after_reset, may_rest_on
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, KernelView, Layer, LayerKind
+from wcache_probe.commands.inspect import inspected, next_step
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name, queues_on
 from wcache_probe.linux.transports.classify import Switches
@@ -132,3 +133,5 @@ def test_a_path_that_drops_flushes_loses_data_once_a_reset_turns_the_cache_on(
     assert judge(found.state) is Safety.AFTER_RESET
     assert lost_after_reset(found.state) == ("nvme0c0n1",)
     assert "a reset may turn it on, and nvme0c0n1 does not flush" in may_rest_on(found, {})
+    following = next_step([inspected(found)], [])
+    assert "echo 'write back' > /sys/block/nvme0c0n1/queue/write_cache" in following
