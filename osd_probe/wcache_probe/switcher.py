@@ -346,10 +346,12 @@ class Switcher:
     def _write(self, entry: JournalEntry) -> None:
         """Put an entry on stable storage, as the latest one unless it was there before.
 
-        Raises ConflictError where a lease of another journal holds its domain: what was there
+        Raises ConflictError where a lease of another journal holds its drives: what was there
         before that lease is in that journal, and either way back would undo the other.
         """
-        holder = self.journal.held_elsewhere(entry.domain_id)
+        holder = self.journal.held_elsewhere(
+            entry.domain_id, {drive.drive_id for drive in entry.drives}
+        )
         if holder:
             raise ConflictError(
                 f"a lease in the journal of another state folder holds {entry.domain_id}",

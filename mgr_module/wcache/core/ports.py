@@ -6,7 +6,7 @@ Every port has a real adapter, and one of test equipment, on which the whole pro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
@@ -131,8 +131,11 @@ class Journal(Protocol):
     def remove(self, key: str) -> None:
         """Remove an entry; one that is not there is fine."""
 
-    def held_elsewhere(self, domain_id: str) -> str:
-        """What says that a lease of another journal of this host holds a domain; else empty."""
+    def held_elsewhere(self, domain_id: str, drive_ids: AbstractSet[str]) -> str:
+        """What says that a lease of another journal of this host holds a domain or a drive of it.
+
+        Empty without one.  A LUN that came or went gives a domain another name.
+        """
 
 
 class MgrLink(Protocol):

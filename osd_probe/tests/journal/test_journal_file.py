@@ -179,9 +179,10 @@ def test_the_mark_of_another_journal_is_named_for_its_own_domain_alone(state, tm
     state.journal.write("lease/d2", "{}")
     other.journal.write("action/d3", "{}")
     (mark,) = state.journal.marks.of_others()
-    assert state.journal.held_elsewhere("d1") == mark
-    assert [state.journal.held_elsewhere(domain) for domain in ("d2", "d3", "1")] == ["", "", ""]
-    assert other.journal.held_elsewhere("d2")
+    assert state.journal.held_elsewhere("d1", set()) == mark
+    for domain in ("d2", "d3", "1"):
+        assert state.journal.held_elsewhere(domain, {"another"}) == ""
+    assert other.journal.held_elsewhere("d2", set())
 
 
 def test_a_state_folder_is_on_stable_storage_with_all_that_was_made_above_it(tmp_path):

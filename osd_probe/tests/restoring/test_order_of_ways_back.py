@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prepare_bench import Bank, host_of, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
@@ -102,15 +104,17 @@ def turned_on(action_id, drives):
     )
 
 
+@pytest.mark.parametrize("then", ["", "it had another name then"])
 @pytest.mark.parametrize("change", [leased, turned_on])
 def test_a_drive_that_a_lease_of_another_state_folder_holds_is_left_to_it(
-    fake_host, host, journal, tmp_path, change
+    fake_host, host, journal, tmp_path, change, then
 ):
     """Else each would bring back what it found, and both would say that it is back."""
     other = StateFolder(str(tmp_path / "other"), str(fake_host.root / "run")).journal
-    domain_id = host.look()[0].domain_id
+    domain_id = then or host.look()[0].domain_id
     theirs, ours = Switcher(host, other), Switcher(host, journal)
-    theirs.run(domain_id, leased("theirs", host.look()))
+    drives = [replace(drive, domain_id=domain_id) for drive in host.look()]
+    theirs.run(domain_id, leased("theirs", drives))
     assert host.look()[0].mode is WT
     program = change("ours", host.look())
     with pytest.raises(ConflictError, match="another state folder holds") as refused:

@@ -181,7 +181,7 @@ class MemoryJournal:
     def remove(self, key: str) -> None:
         self.entries.pop(key, None)
 
-    def held_elsewhere(self, domain_id: str) -> str:
+    def held_elsewhere(self, domain_id: str, drive_ids) -> str:
         return ""
 
 

@@ -29,7 +29,7 @@ import re
 import struct
 import sys
 import uuid
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
 
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind, frozen
@@ -76,10 +76,11 @@ class LeaseMarker:
             return True
         if any(name.partition(".")[2] == wanted for name in names):
             return True
-        return bool(drive_id) and any(self._has(name, drive_id) for name in names)
+        paths = [os.path.join(self._folder, name) for name in names if drive_id]
+        return any(self.has(path, drive_id) for path in paths)
 
-    def _has(self, name: str, drive_id: str) -> bool:
-        path = os.path.join(self._folder, name)
+    def has(self, path: str, drive_id: str) -> bool:
+        """Whether a mark names a drive; one that cannot be read may name any."""
         text = read_own(path, ENTRY_BYTES_MAX)
         return os.path.lexists(path) if text is None else drive_id in text.split("\n")
 
@@ -194,10 +195,13 @@ class JournalFolder:
             if _is_lease(entry_file_name(key))
         })
 
-    def held_elsewhere(self, domain_id: str) -> str:
+    def held_elsewhere(self, domain_id: str, drive_ids: AbstractSet[str]) -> str:
         wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
-        marks = self.marks.of_others()
-        return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")
+        return next((
+            path for path in self.marks.of_others()
+            if os.path.basename(path).partition(".")[2] == wanted
+            or any(self.marks.has(path, drive_id) for drive_id in drive_ids)
+        ), "")
 
     def _names(self) -> list[str]:
         with failure(f"cannot read {self._folder}"):
@@ -224,7 +228,7 @@ class NoJournal:
     def remove(self, key: str) -> None:
         """Nothing was there."""
 
-    def held_elsewhere(self, domain_id: str) -> str:
+    def held_elsewhere(self, domain_id: str, drive_ids: AbstractSet[str]) -> str:
         """Nobody asks: without a journal nothing is leased."""
         return ""
 
