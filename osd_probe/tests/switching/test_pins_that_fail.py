@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from switching_scripts import keep_each
 from switching_world import BACK, THROUGH, World, drive_of
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import RefusedError, StorageError, WcacheError
@@ -57,7 +58,7 @@ def test_nothing_is_toggled_where_a_pin_that_was_taken_does_not_read_back(mode, 
     """The kernel took the word, and somebody else's word came after it."""
     world = World(Transport.SCSI, on=mode is THROUGH, wakes_on=True, savable=False, view=True)
     read = replace(world.read(), pinned=pinned, kernel_view=view)
-    program = toggle.keep((drive_of(world),), mode)
+    program = keep_each((drive_of(world),), mode)
     steps = [next(program), program.send(read), program.send(None)]
     assert [type(step) for step in steps] == [ReadState, Pin, ReadState]
     with pytest.raises(RefusedError, match="could not be pinned"):

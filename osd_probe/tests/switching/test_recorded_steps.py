@@ -25,6 +25,7 @@ from recorded_steps import (
 from switching_scripts import (
     applied_off_and_rolled_back,
     applied_on_and_rolled_back,
+    keep_each,
     pair_off_first,
     pair_on_first,
     restored,
@@ -46,12 +47,12 @@ from wcache_probe.switching.toggle import bring_back
 
 def kept_on():
     drives = yield LOOK
-    yield from sw.keep(drives, BACK)
+    yield from keep_each(drives, BACK)
 
 
 def kept_off():
     drives = yield LOOK
-    yield from sw.keep(drives, THROUGH)
+    yield from keep_each(drives, THROUGH)
 
 
 def held():

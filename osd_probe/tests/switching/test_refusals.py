@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
+from switching_scripts import keep_each
 from wcache.core.drive import safety
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.errors import Refusal, RefusalKind, RefusedError, left, told
@@ -174,7 +175,7 @@ def test_a_drive_that_leaves_its_mode_while_that_is_saved_is_not_called_kept():
 @pytest.mark.parametrize("state", [OFF, make.state(BACK)], ids=["off", "on"])
 def test_a_rule_turns_no_cache_on_whose_flushes_are_not_shown_to_arrive_by_now(state, findings):
     drive = make.drive("sda", 0, state=state, findings=findings)
-    program = sw.keep((drive,), BACK)
+    program = keep_each((drive,), BACK)
     if findings and state is OFF:
         with pytest.raises(RefusedError, match="its cache stays off"):
             next(program)

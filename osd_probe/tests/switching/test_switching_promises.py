@@ -10,6 +10,7 @@ from switching_scripts import (
     SCRIPT,
     applied,
     applied_on_and_rolled_back,
+    keep_each,
     restored,
     toggled,
     worlds,
@@ -27,7 +28,6 @@ from wcache.core.drive.safety import boots_with_rule, pinnable
 from wcache.core.errors import WcacheError
 from wcache.core.model import Transport
 from wcache_probe.switching import steps
-from wcache_probe.switching import toggle as sw
 
 
 def prior_of(journal):
@@ -219,7 +219,7 @@ def applied_on():
 
 def kept_on():
     drives = yield LOOK
-    yield from sw.keep(drives, BACK)
+    yield from keep_each(drives, BACK)
 
 
 @EVERY

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
+from switching_scripts import keep_each
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.manual import by_hand
 from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
@@ -122,7 +123,7 @@ def test_what_is_not_known_to_flush_is_neither_called_safe_nor_turned_on(hidden)
         state = make.state(BACK, layers=UNKNOWN)
     assert judge(state) is Safety.UNKNOWN
     drive = make.drive("nvme0n1", 0, transport=Transport.NVME, state=state)
-    program = sw.keep((drive,), BACK)
+    program = keep_each((drive,), BACK)
     assert isinstance(next(program), ReadState)
     with pytest.raises(RefusedError, match="is unknown"):
         program.send(state)

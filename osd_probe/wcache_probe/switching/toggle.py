@@ -223,8 +223,8 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
 
 
 def keep(
-    drives: Sequence[DriveReport], mode: CacheMode,
-    named: Callable[[DriveReport], bool] = lambda drive: True, lost: Mapping[str, str] = {},
+    drives: Sequence[DriveReport], mode: CacheMode, named: Callable[[DriveReport], bool],
+    lost: Mapping[str, str],
 ) -> Program:
     """Put drives that just appeared into the mode that was persisted for them.
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
+from switching_scripts import keep_each
 from translations import Translation, host_with, proof
 from wcache.core.drive.safety import flush_unproven, may_rest_on, writeback_refusal
 from wcache.core.errors import RefusedError
@@ -12,7 +13,6 @@ from wcache.core.host_report import HostReport
 from wcache.core.model import CacheMode
 from wcache_probe.journal.journal_file import NoJournal
 from wcache_probe.switcher import Switcher
-from wcache_probe.switching import toggle
 
 BACK = CacheMode.WRITE_BACK
 SWALLOWED = proof(disagreed=("a flush of written data takes 60 us: the flush is swallowed",))
@@ -26,7 +26,7 @@ NOT_SHOWN = pytest.mark.parametrize(
 def kept(host):
     # as `appear` reads them, which does not ask whether the translation is proven
     drives = [replace(drive, refusals=()) for drive in host.look()]
-    return Switcher(host, NoJournal()).run(drives[0].domain_id, toggle.keep(drives, BACK))
+    return Switcher(host, NoJournal()).run(drives[0].domain_id, keep_each(drives, BACK))
 
 
 @NOT_SHOWN
