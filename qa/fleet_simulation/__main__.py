@@ -22,7 +22,8 @@ from typing import Callable, Iterable, Iterator, List, Tuple, TypeVar, Union
 
 from . import living_fleet
 from .fleet import Fleet, Outcome
-from .judged import Judged, Kind, judged, kinds, table
+from .judged import Judged, Kind, judged
+from .judged_table import kinds, table
 
 FLEETS = ((1_000, 300), (10_000, 5))  # OSDs, and how many seeds of that
 LIVING = ((400, 8), (10_000, 1))  # drives, and the same

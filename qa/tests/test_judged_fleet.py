@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from fleet_simulation.judged import HOST_DRIVES, Judged, JudgedFleet, Kind, judged, table
+from fleet_simulation.judged import HOST_DRIVES, Judged, JudgedFleet, Kind, judged
+from fleet_simulation.judged_table import table
 from wcache.core.change.change import ChangeStatus
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.options import Options
