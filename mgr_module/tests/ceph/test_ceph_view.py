@@ -1,9 +1,7 @@
 """What the mgr's maps say of an OSD is where CRUSH has it, whatever the map holds beside."""
 
 import json
-from pathlib import Path
 
-import mgr_fakes
 import pytest
 from wcache.ceph.view import CephView
 from wcache.core.cluster import SlowOsd
@@ -369,53 +367,3 @@ def test_a_muted_alert_is_none_and_an_unknown_option_has_cephs_default():
     assert muted.slow_osds == ()
     view = CephView(SlowMaps(3, kept=None), bench_empties_caches=False, clock=lambda: 1.0)
     assert view.cluster().slow_osds == (SlowOsd(3, 1.0, 86400.0),)
-
-
-ANSWERS = Path(mgr_fakes.__file__).with_name("answers")
-EVERY = {0, 1, 2}
-# By what was wrong on a real cluster, in vstart-tests/test_contracts.py: who is ill, and busy.
-PARTS = {
-    "OSD_FLAGS": (EVERY, set()),  # noout of the host, of a class and of one
-    "OSD_NEARFULL": ({0}, set()),
-    "OSD_BACKFILLFULL": ({0}, set()),
-    "OSD_FULL": ({0}, set()),
-    "an OSD is down": (EVERY, set()),  # the others hold what it held
-    "a PG is backfilled": (set(), {0, 1}),
-}
-
-
-def recorded(release):
-    """What the mgr of a release had of single OSDs, by what was wrong."""
-    return json.loads((ANSWERS / f"parts-{release}.json").read_text(encoding="utf-8"))
-
-
-def as_seen(part):
-    there = Maps((bucket(-2, "vm", "host", 0, 1, 2),))
-    there.maps["osd_map"].update(
-        {key: part[key] for key in ("flags", "crush_node_flags", "device_class_flags")},
-        osds=[{"uuid": "u", **row} for row in part["osds"]],
-    )
-    there.maps["health"] = {"json": json.dumps({"checks": part["checks"]})}
-    there.maps["pg_summary"] = part["pg_summary"]
-    return look(there)
-
-
-@pytest.mark.parametrize("what", PARTS)
-@pytest.mark.parametrize("release", [16, 18, 20])
-def test_what_real_clusters_say_of_single_osds_is_understood(release, what):
-    found, (ill, busy) = as_seen(recorded(release)[what]), PARTS[what]
-    assert set(found.illness(EVERY)) == ill
-    assert found.busy == busy
-    assert found.blocking == (), found.sick
-
-
-@pytest.mark.parametrize("release", [16, 18, 20])
-def test_slow_operations_and_pings_of_real_clusters_name_their_osds(release):
-    parts = recorded(release)
-    slow = as_seen(parts["SLOW_OPS"])
-    assert slow.slow_op_osds
-    assert set(slow.illness(EVERY)) == slow.slow_op_osds
-    for end in ("BACK", "FRONT"):
-        assert set(as_seen(parts[f"OSD_SLOW_PING_TIME_{end}"]).illness(EVERY)) == EVERY
-    alerted = as_seen(parts.get("BLUESTORE_SLOW_OP_ALERT", parts["SLOW_OPS"])).slow_osds
-    assert [one.osd_id for one in alerted] == ([0] if release == 20 else [])

@@ -39,6 +39,7 @@ from wcache.options import Options
 from wcache.services.plans.planners import Parts, make_all
 
 RELEASES = (16, 18, 20)
+ANSWERS = Path(mgr_fakes.__file__).with_name("answers")
 
 
 class Ceph:
@@ -47,7 +48,7 @@ class Ceph:
     module_name = "wcache"
 
     def __init__(self, release):
-        path = Path(mgr_fakes.__file__).with_name("answers") / f"{release}.json"
+        path = ANSWERS / f"{release}.json"
         self.said = json.loads(path.read_text(encoding="utf-8"))
         self.version = f"ceph version {release}.2.1 (0) name (stable)"
         for name, releases in METHODS_ONLY.items():
@@ -317,9 +318,9 @@ def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
             test_the_mons_answers_are_understood, test_what_the_web_page_asks_is_understood,
         ):
             test(Ceph(release))
-        for what in view.PARTS:
-            view.test_what_real_clusters_say_of_single_osds_is_understood(release, what)
-        view.test_slow_operations_and_pings_of_real_clusters_name_their_osds(release)
+        for what in PARTS:
+            test_what_real_clusters_say_of_single_osds_is_understood(release, what)
+        test_slow_operations_and_pings_of_real_clusters_name_their_osds(release)
     view.test_pools_that_write_only_with_all_copies_are_named()
     view.test_an_osd_to_which_an_upmap_moves_a_pg_that_is_not_there_yet_gets_data([0, 5], 1, {1})
     run_time.test_what_an_osd_has_at_run_time_is_told_from_what_is_configured(
@@ -351,3 +352,52 @@ def test_a_call_that_ceph_does_not_know_is_found():
             "sends mon config dump (prefix who)", "reads get osd_map/osds/[]/weights",
         )
     ]
+
+
+EVERY = {0, 1, 2}
+# By what was wrong on a real cluster, in vstart-tests/test_contracts.py: who is ill, and busy.
+PARTS = {
+    "OSD_FLAGS": (EVERY, set()),  # noout of the host, of a class and of one
+    "OSD_NEARFULL": ({0}, set()),
+    "OSD_BACKFILLFULL": ({0}, set()),
+    "OSD_FULL": ({0}, set()),
+    "an OSD is down": (EVERY, set()),  # the others hold what it held
+    "a PG is backfilled": (set(), {0, 1}),
+}
+
+
+def recorded(release):
+    """What the mgr of a release had of single OSDs, by what was wrong."""
+    return json.loads((ANSWERS / f"parts-{release}.json").read_text(encoding="utf-8"))
+
+
+def as_seen(part):
+    there = view.Maps((view.bucket(-2, "vm", "host", 0, 1, 2),))
+    there.maps["osd_map"].update(
+        {key: part[key] for key in ("flags", "crush_node_flags", "device_class_flags")},
+        osds=[{"uuid": "u", **row} for row in part["osds"]],
+    )
+    there.maps["health"] = {"json": json.dumps({"checks": part["checks"]})}
+    there.maps["pg_summary"] = part["pg_summary"]
+    return view.look(there)
+
+
+@pytest.mark.parametrize("what", PARTS)
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_real_clusters_say_of_single_osds_is_understood(release, what):
+    found, (ill, busy) = as_seen(recorded(release)[what]), PARTS[what]
+    assert set(found.illness(EVERY)) == ill
+    assert found.busy == busy
+    assert found.blocking == (), found.sick
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_slow_operations_and_pings_of_real_clusters_name_their_osds(release):
+    parts = recorded(release)
+    slow = as_seen(parts["SLOW_OPS"])
+    assert slow.slow_op_osds
+    assert set(slow.illness(EVERY)) == slow.slow_op_osds
+    for end in ("BACK", "FRONT"):
+        assert set(as_seen(parts[f"OSD_SLOW_PING_TIME_{end}"]).illness(EVERY)) == EVERY
+    alerted = as_seen(parts.get("BLUESTORE_SLOW_OP_ALERT", parts["SLOW_OPS"])).slow_osds
+    assert [one.osd_id for one in alerted] == ([0] if release == 20 else [])
