@@ -7,6 +7,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, all_modes, ok, said, start, taken_over, until
+from module_world import of_one_model as a_mgr
 from wcache.core.experiment.observing_run import NO_SAMPLE
 from wcache.core.experiment.period import Stage
 from wcache.core.experiment.run import ILL_WAIT_S
@@ -16,20 +17,6 @@ from wcache.core.record import Precondition
 from wcache.engine.storing.archive import CAMPAIGN, RECORD
 
 ILL = "has PGs that are active+undersized+degraded"
-
-
-def a_mgr(*, hosts=3, each=3):
-    """Three hosts with drives of one model, of a mgr that has heard from every PG."""
-    mgr = FakeMgr(*(
-        (f"h{h}", tuple(
-            make.drive(f"sd{chr(97 + n)}", h * each + n, drive_id=f"wwn-{h}-{n}")
-            for n in range(each)
-        ))
-        for h in range(hosts)
-    ))
-    mgr.now_s += 61.0
-    mgr.report_all()
-    return mgr
 
 
 def is_ill(mgr, *osd_ids):
@@ -400,48 +387,6 @@ def test_of_a_db_drive_each_of_its_osds_counts():
     assert all_modes(mgr) == {WB}
 
 
-def test_many_that_are_not_well_are_one_line_with_their_number():
-    mgr = a_mgr(hosts=3, each=10)
-    is_ill(mgr, *range(12))
-    told = said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["skipped"]
-    lines = [line for line in told if "passed over" in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("12 drives passed over, of which an OSD has PGs")
-    assert "and 4 more" in lines[0]
-    told = said(mgr, "try", dry_run=True)["forecast"]["skipped"]
-    assert any("12 drives passed over" in line for line in told)
-
-
-def test_those_that_move_data_come_last_and_are_counted():
-    mgr = a_mgr(hosts=1, each=6)
-    mgr.view.state = replace(mgr.view.state, busy=frozenset([0, 1, 2]))
-    start(mgr, loads="depth1", drives_per_model=4)
-    assert {3, 4, 5} < {osd_id for one in runs(mgr).values() for osd_id in one.spec.osd_ids}
-    told = said(mgr, "campaign show", campaign_id="c1")["skipped"]
-    assert any("2 more drives of this model are not sampled (those that come last: 2 move data)"
-               in line for line in told)
-    mgr.settle()
-
-
-def test_those_that_may_get_data_come_last_too_and_are_measured_where_no_others_are():
-    mgr, asked = a_mgr(hosts=1, each=6), []
-    mgr.view.state = replace(
-        mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset([0]),
-        gets_data=lambda osd_id: asked.append(osd_id) or osd_id in (1, 2),
-    )
-    forecast = said(
-        mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=3
-    )["forecast"]
-    assert any("3 more drives of this model are not sampled (those that come last: 2 may get data, "
-               "1 move data)" in line for line in forecast["skipped"]), forecast["skipped"]
-    asked.clear()
-    said(mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=1)
-    assert asked == [1, 2, 3], "nobody is asked once enough are found"
-    start(mgr, loads="depth1", drives_per_model=4)
-    assert {3, 4, 5} < {osd_id for one in runs(mgr).values() for osd_id in one.spec.osd_ids}
-    mgr.settle()
-
-
 def test_what_an_osd_tells_of_data_that_it_moves_is_recorded_of_its_run():
     """The target of a backfill is in no acting set, so no map shows it busy."""
     mgr = a_mgr()
@@ -452,13 +397,3 @@ def test_what_an_osd_tells_of_data_that_it_moves_is_recorded_of_its_run():
     assert Precondition.NOT_BUSY in runs(mgr)["c1.0"].state.unmet
     (name,) = mgr.inside.archive.names(RECORD)
     assert Precondition.NOT_BUSY in mgr.inside.archive.get(RECORD, name).missed_preconditions
-
-
-def test_pools_that_a_drive_that_hangs_stops_are_told_before_it_is_toggled():
-    mgr = a_mgr()
-    assert "min_size" not in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
-    mgr.view.state = replace(mgr.view.state, strict_pools=("rbd",))
-    words = "pools with min_size = size: rbd; a drive that hangs stops the writes"
-    assert words in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
-    assert words in ok(mgr.command("try", dry_run=True))
-    assert words not in ok(mgr.command("campaign start", dry_run=True, observe=True))

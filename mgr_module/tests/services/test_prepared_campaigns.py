@@ -1,13 +1,17 @@
-"""Campaigns are chosen while others have the lock; what moves meanwhile is seen."""
+"""Campaigns are chosen while others have the lock; what moves meanwhile is seen.
+
+Drives of OSDs that move data come last, and those of OSDs that are not well are passed over.
+"""
 
 from dataclasses import replace
 
 import pytest
 import wcache.services.campaigns as campaigns
-from module_world import a_mgr, measured, ok, refused, said, start
+from module_world import a_mgr, measured, of_one_model, ok, refused, said, start
 from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.host_report import JournalNote, KeptPrior, PowerCut
 from wcache.core.model import CacheMode
+from wcache.core.record import Precondition
 from wcache.core.scope import Scope
 from wcache.services.campaigns import PREPARED_MAX
 
@@ -152,3 +156,61 @@ def test_where_it_moves_again_and_again_it_is_asked_for_anew(monkeypatch):
     assert "changes while it is chosen" in error
     assert len(free) == PREPARED_MAX
     assert mgr.inside.campaigns == {}
+
+
+# ---- which drives are chosen where OSDs are not well, or move data
+
+
+def chosen_osds(mgr):
+    return {osd_id for run in mgr.inside.runs.values() for osd_id in run.spec.osd_ids}
+
+
+def test_many_that_are_not_well_are_one_line_with_their_number():
+    mgr = of_one_model(hosts=3, each=10)
+    mgr.view.state = replace(mgr.view.state, ill=dict.fromkeys(range(12), "is near full"))
+    told = said(mgr, "campaign start", dry_run=True, loads="depth1")["forecast"]["skipped"]
+    lines = [line for line in told if "passed over" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("12 drives passed over, of which an OSD is near full")
+    assert "and 4 more" in lines[0]
+    told = said(mgr, "try", dry_run=True)["forecast"]["skipped"]
+    assert any("12 drives passed over" in line for line in told)
+
+
+def test_those_that_move_data_come_last_and_are_counted():
+    mgr = of_one_model(hosts=1, each=6)
+    mgr.view.state = replace(mgr.view.state, busy=frozenset([0, 1, 2]))
+    start(mgr, loads="depth1", drives_per_model=4)
+    assert {3, 4, 5} < chosen_osds(mgr)
+    told = said(mgr, "campaign show", campaign_id="c1")["skipped"]
+    assert any("2 more drives of this model are not sampled (those that come last: 2 move data)"
+               in line for line in told)
+
+
+def test_those_that_may_get_data_come_last_too_and_are_measured_where_no_others_are():
+    mgr, asked = of_one_model(hosts=1, each=6), []
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.NO_RECOVERY,), busy=frozenset([0]),
+        gets_data=lambda osd_id: asked.append(osd_id) or osd_id in (1, 2),
+    )
+    forecast = said(
+        mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=3
+    )["forecast"]
+    assert any("3 more drives of this model are not sampled (those that come last: 2 may get data, "
+               "1 move data)" in line for line in forecast["skipped"]), forecast["skipped"]
+    asked.clear()
+    said(mgr, "campaign start", dry_run=True, loads="depth1", drives_per_model=1)
+    assert asked == [1, 2, 3], "nobody is asked once enough are found"
+    start(mgr, loads="depth1", drives_per_model=4)
+    assert {3, 4, 5} < chosen_osds(mgr)
+    mgr.settle()
+
+
+def test_pools_that_a_drive_that_hangs_stops_are_told_before_it_is_toggled():
+    mgr = of_one_model()
+    assert "min_size" not in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
+    mgr.view.state = replace(mgr.view.state, strict_pools=("rbd",))
+    words = "pools with min_size = size: rbd; a drive that hangs stops the writes"
+    assert words in ok(mgr.command("campaign start", dry_run=True, loads="depth1"))
+    assert words in ok(mgr.command("try", dry_run=True))
+    assert words not in ok(mgr.command("campaign start", dry_run=True, observe=True))

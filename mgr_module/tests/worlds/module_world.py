@@ -32,6 +32,20 @@ def a_mgr(**options):
     return mgr
 
 
+def of_one_model(*, hosts=3, each=3):
+    """Hosts with drives of one model, of a mgr that has heard from every PG."""
+    mgr = FakeMgr(*(
+        (f"h{h}", tuple(
+            make.drive(f"sd{chr(97 + n)}", h * each + n, drive_id=f"wwn-{h}-{n}")
+            for n in range(each)
+        ))
+        for h in range(hosts)
+    ))
+    mgr.now_s += 61.0
+    mgr.report_all()
+    return mgr
+
+
 def with_osds_on(mgr, *hostnames):
     """The mgr, with one more OSD on each of these hosts, which have no probe."""
     osds = mgr.view.state.osds
