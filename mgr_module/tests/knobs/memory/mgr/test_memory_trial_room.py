@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, begun, leased, raised, shown
+from memory_world import GIB, a_mgr, begun, leased, raised, shown, watch
+from module_world import refused, taken_over
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.protocol import MemoryRequest
 from wcache.knobs.memory.mgr.trials import crowded
@@ -78,3 +79,15 @@ def test_a_probe_of_which_an_admin_says_which_host_of_ceph_it_is_on_is_asked():
     begun(mgr, target_bytes=HIGH)
     mgr.steps(8, 10.0)
     assert shown(mgr)["status"] == "running"
+
+
+def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
+    mgr = a_mgr(hosts=3, ram_bytes=64 * GIB)
+    for index, probe in enumerate(mgr.probes.values()):
+        probe.memory = HostMemory(64 * GIB, 0, (CgroupLimit(7 * GIB, (2 * index,)),))
+    taken_over(mgr)
+    watch(mgr)
+    error = refused(
+        mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True
+    )
+    assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error

@@ -9,7 +9,6 @@ from memory_world import GIB, a_mgr, a_trial, begun, leased, raised, settled_cac
 from module_world import change_osd, ok, refused, said, settled, start, taken_over
 from wcache.core.cluster import SlowOsd
 from wcache.core.events import ClusterSeen
-from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 from wcache.engine.run_queue import CLUSTER_GRACE_S
 
@@ -376,18 +375,6 @@ def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
     mgr.steps(5, 10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leased(mgr) == {}
-
-
-def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
-    mgr = a_mgr(hosts=3, ram_bytes=64 * GIB)
-    for index, probe in enumerate(mgr.probes.values()):
-        probe.memory = HostMemory(64 * GIB, 0, (CgroupLimit(7 * GIB, (2 * index,)),))
-    taken_over(mgr)
-    watch(mgr)
-    error = refused(
-        mgr, "memory trial start", scope="class:hdd", target_bytes=6 * GIB, accept_cost=True
-    )
-    assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error
 
 
 def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_planned():
