@@ -23,7 +23,6 @@ from module_world import (
     taken_over,
 )
 from wcache.core.change.change import ChangeStatus
-from wcache.core.errors import NotReadyError
 from wcache.core.host_report import JournalNote
 from wcache.core.setting.domain_settings import OptionSetting
 from wcache.deployment.places import NAMES_CHARS_MAX, RemovedHosts
@@ -126,18 +125,6 @@ def test_it_disables_itself_once_it_has_left_and_never_while_anything_is_owed():
     assert ends == [({}, set())]
 
 
-def test_a_script_that_asks_the_mgrs_for_something_disables_it_at_its_end():
-    mgr = a_mgr()
-    ok(mgr.command("agent add", hostname="h1", run_by="systemd"))
-    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
-    ends = with_ends(mgr)
-    told = leave(mgr, keep=True)
-    assert (told["left"], ends) == (True, [])
-    disable, told_of = told["script"].splitlines()[-2:]
-    assert disable.partition(" || ")[0] == told["next"].partition("  #")[0]
-    assert "NOT done on" in told_of
-
-
 def test_where_the_mons_take_long_it_disables_itself_when_they_are_done(monkeypatch):
     mgr = with_keys(a_mgr())
     ends, late = with_ends(mgr), []
@@ -149,18 +136,6 @@ def test_where_the_mons_take_long_it_disables_itself_when_they_are_done(monkeypa
     assert ends == []
     end(late[0])
     assert ends == [({}, set())]
-
-
-def test_a_script_that_asks_the_mgrs_is_not_cut_off_by_a_later_call():
-    mgr = a_mgr()
-    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
-    ends = with_ends(mgr)
-    mgr.store.fails = lambda key: key == "version"
-    assert "ceph orch rm" in leave(mgr, keep=True)["script"]
-    mgr.store.fails = lambda key: False
-    told = leave(mgr, keep=True)
-    assert (told["left"], told["hosts"], ends) == (True, [], [])
-    assert told["script"].startswith("ceph mgr module disable wcache || ")
 
 
 def test_enabled_anew_it_begins_with_nothing_and_stores_nothing_by_itself():
@@ -344,22 +319,6 @@ def test_a_host_whose_journal_is_not_empty_keeps_its_key():
         told = mgr.command("leave", **{way: True})
         assert "h1: h1 domain-sda: journal entry action/p9.0" in f"{told[1]}{told[2]}"
         assert set(mgr.keys.held) == {"client.wcache.h1"}
-
-
-def test_what_hosts_are_to_run_is_printed_though_the_options_are_still_there():
-    mgr = with_keys(a_mgr())
-
-    def refuse():
-        raise NotReadyError("the mons gave no answer to `config dump` within 30 s")
-
-    mgr.service.leaving._drop_options = refuse
-    told = leave(mgr, back=True)
-    assert told["hosts"] == HOSTS
-    assert "client.wcache.h1.keyring" in told["script"]
-    assert not told["left"]
-    assert "config dump" in told["waits"][0]
-    mgr.service.leaving._drop_options = lambda: 0
-    assert leave(mgr, back=True)["left"]
 
 
 def test_a_plan_that_cannot_be_read_is_not_taken_for_one_that_went_back():

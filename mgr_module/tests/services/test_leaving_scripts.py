@@ -1,9 +1,14 @@
-"""What `leave` and `agent rm` print is run: a host whose part fails holds up no other."""
+"""What `leave` and `agent rm` print is run: a host whose part fails holds up no other.
+
+And what asks the mgrs for something has to run while the module is still there.
+"""
 
 import subprocess
 
 import pytest
 from module_world import a_mgr, ok, with_osds_on
+from test_leaving import leave, with_ends, with_keys
+from wcache.core.errors import NotReadyError
 
 HOSTS = ("h1", "h2", "h3")
 CEPH = """#!/bin/sh
@@ -78,3 +83,43 @@ def test_nothing_waits_for_the_container_of_a_host_that_is_gone(gone, tmp_path):
         waited = [line for line in asked if "orch ps" in line and "wcache-h1" in line]
         assert (not waited) is gone
         assert ("ssh root@h1" in asked) is gone
+
+
+def test_a_script_that_asks_the_mgrs_for_something_disables_it_at_its_end():
+    mgr = a_mgr()
+    ok(mgr.command("agent add", hostname="h1", run_by="systemd"))
+    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
+    ends = with_ends(mgr)
+    told = leave(mgr, keep=True)
+    assert (told["left"], ends) == (True, [])
+    disable, told_of = told["script"].splitlines()[-2:]
+    assert disable.partition(" || ")[0] == told["next"].partition("  #")[0]
+    assert "NOT done on" in told_of
+
+
+def test_a_script_that_asks_the_mgrs_is_not_cut_off_by_a_later_call():
+    mgr = a_mgr()
+    ok(mgr.command("agent add", hostname="h2", run_by="cephadm", image="ceph"))
+    ends = with_ends(mgr)
+    mgr.store.fails = lambda key: key == "version"
+    assert "ceph orch rm" in leave(mgr, keep=True)["script"]
+    mgr.store.fails = lambda key: False
+    told = leave(mgr, keep=True)
+    assert (told["left"], told["hosts"], ends) == (True, [], [])
+    assert told["script"].startswith("ceph mgr module disable wcache || ")
+
+
+def test_what_hosts_are_to_run_is_printed_though_the_options_are_still_there():
+    mgr = with_keys(a_mgr())
+
+    def refuse():
+        raise NotReadyError("the mons gave no answer to `config dump` within 30 s")
+
+    mgr.service.leaving._drop_options = refuse
+    told = leave(mgr, back=True)
+    assert told["hosts"] == ["h1", "h2"]
+    assert "client.wcache.h1.keyring" in told["script"]
+    assert not told["left"]
+    assert "config dump" in told["waits"][0]
+    mgr.service.leaving._drop_options = lambda: 0
+    assert leave(mgr, back=True)["left"]
