@@ -1,6 +1,7 @@
 """`auto apply` on a small cluster that grows, step by step, with a fault at any of its states."""
 
 from dataclasses import replace
+from functools import cache
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
@@ -205,6 +206,7 @@ class AutoWorld:
         return self.modes
 
 
+@cache
 def states():
     """The step at which each state of an undisturbed run is met first."""
     world, found = AutoWorld(), {}

@@ -3,6 +3,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 from rollout_world import WB, WT, Mgr, change
 from wcache.core import codec, events
@@ -198,6 +199,7 @@ class GatedMgr(Mgr):
         raise AssertionError(f"never ends: {self.machine.rollout.status}")
 
 
+@cache
 def states():
     """The mgr in each state of an undisturbed rollout, by the state machine's own word.
 

@@ -116,24 +116,6 @@ def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_
 
 
 @pytest.mark.slow
-def test_what_an_admin_aborted_is_not_applied_again_however_late_its_hosts_report(monkeypatch):
-    mgr = a_mgr()
-    ok(mgr.command("auto", mode="apply"))
-    while not (all_modes(mgr) - {WB} and mgr.inside.rollouts):
-        mgr.step(2.0)
-    with monkeypatch.context() as late:
-        late.setattr(mgr.inside.hosts, "reported", lambda *_: None)
-        ok(mgr.command("rollout abort", plan_id="p1"))
-        while not mgr.inside.rollouts["p1"].over:
-            mgr.step(1.0)
-        mgr.steps(9, 5.0)
-    go_on(mgr)
-    assert (list(mgr.inside.rollouts), all_modes(mgr)) == (["p1"], {WB})
-    assert "aborted by an admin" in ok(mgr.command("auto status"))
-    fine(mgr)
-
-
-@pytest.mark.slow
 def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the_standing_mode():
     mgr = standing()
     assert all_modes(mgr) == {WT}
@@ -281,22 +263,6 @@ def test_a_drive_that_shingles_is_never_begun_with():
 
 
 @pytest.mark.slow
-def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_settling():
-    mgr = a_mgr()
-    mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "it creeps"}]
-    ok(mgr.command("auto", mode="recommend"))
-    for _ in range(4):
-        go_on(mgr)
-    first, *again = (item.options.settle_s for item in mgr.inside.campaigns.values())
-    assert (first, {*again}) == (0.25, {2.0})
-    scopes = [
-        machine.spec.domain_id for machine in mgr.inside.runs.values()
-        if machine.spec.campaign_id != "c1"
-    ]
-    assert len(scopes) == len(set(scopes))
-
-
-@pytest.mark.slow
 def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
     mgr = a_mgr()
     ok(mgr.command("auto", mode="recommend"))
@@ -441,19 +407,3 @@ def test_what_goes_on_elsewhere_and_ill_drives_keep_it_from_none_of_the_others()
                for one in said(mgr, "auto status")["left_alone"])
     measured = said(mgr, "campaign show", campaign_id="c1")["run_list"]
     assert "domain-sdb" not in {run["domain_id"] for run in measured}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", range(0, 60, 7))
-def test_a_mgr_lost_at_any_step_goes_on_and_begins_nothing_twice(step):
-    mgr = a_mgr()
-    ok(mgr.command("auto", mode="apply"))
-    for number in range(60):
-        if number == step:
-            taken_over(mgr)
-        mgr.step(3.0)
-    go_on(mgr)
-    assert all_modes(mgr) == {WT}
-    assert len(campaigns(mgr)) == 1
-    assert len(said(mgr, "plan ls")["plans"]) == 1
-    fine(mgr)

@@ -8,6 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WT, all_modes, ok, said
+from test_auto import a_mgr, go_on
 from wcache.core.record import Precondition
 
 
@@ -58,6 +59,22 @@ def test_a_campaign_that_lacks_a_silent_host_is_not_begun_again_each_hour():
     mgr.settle()
     assert "aborted" in _statuses(mgr)
     assert not _until_a_second_campaign(mgr, 86400.0)
+
+
+@pytest.mark.slow
+def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_settling():
+    mgr = a_mgr()
+    mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "it creeps"}]
+    ok(mgr.command("auto", mode="recommend"))
+    for _ in range(4):
+        go_on(mgr)
+    first, *again = (item.options.settle_s for item in mgr.inside.campaigns.values())
+    assert (first, {*again}) == (0.25, {2.0})
+    scopes = [
+        machine.spec.domain_id for machine in mgr.inside.runs.values()
+        if machine.spec.campaign_id != "c1"
+    ]
+    assert len(scopes) == len(set(scopes))
 
 
 def _statuses(mgr):
