@@ -130,7 +130,6 @@ def chapters():
     for name, tell in STORIES.items():
         yield name, story(tell, FORMS)
     yield "16-records", story(records, ("plain", "json"))
-    yield "24-at-300-osds", at_300_osds()
 
 
 def at_300_osds():
@@ -219,17 +218,29 @@ def said_now():
 NAMES = (
     "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
     "6-rolled-back", "7-refused", "8-help", "9-mclock", "10-now-and-then", *STORIES, "16-records",
-    "24-at-300-osds",
 )
+AT_300 = "24-at-300-osds"
+each = pytest.mark.parametrize("name", [*NAMES, pytest.param(AT_300, marks=pytest.mark.slow)])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_prints_what_it_printed(said_now, name):
+@pytest.fixture(scope="module")
+def said_at_300_osds():
+    return {AT_300: masked(at_300_osds())}
+
+
+@pytest.fixture
+def text(request, name):
+    """What is told under a name now."""
+    return request.getfixturevalue("said_at_300_osds" if name == AT_300 else "said_now")[name]
+
+
+@each
+def test_every_command_prints_what_it_printed(text, name):
     path = FOLDER / f"{name}.txt"
     if os.environ.get("GOLDEN") == "write":
         FOLDER.mkdir(exist_ok=True)
-        path.write_text(said_now[name])
-    assert said_now[name] == path.read_text()
+        path.write_text(text)
+    assert text == path.read_text()
 
 
 def wide_lines(text):
@@ -240,13 +251,13 @@ def wide_lines(text):
             yield from (line for line in answer.split("\n") if len(line) > 120)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_only_what_is_pasted_is_wider_than_a_terminal(said_now, name):
-    assert [line for line in wide_lines(said_now[name]) if not PASTED.fullmatch(line)] == []
+@each
+def test_only_what_is_pasted_is_wider_than_a_terminal(text, name):
+    assert [line for line in wide_lines(text) if not PASTED.fullmatch(line)] == []
 
 
 def test_each_file_is_of_a_stage():
-    assert {path.stem for path in FOLDER.glob("*.txt")} == set(NAMES)
+    assert {path.stem for path in FOLDER.glob("*.txt")} == {*NAMES, AT_300}
 
 
 def declared(command):
