@@ -65,7 +65,7 @@ def lines(paths: Iterable[Path]) -> List[str]:
 @cache
 def tree(path: Path) -> ast.Module:
     """A file, parsed."""
-    return ast.parse(path.read_text())
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def code_lines(path: Path) -> List[str]:

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from house import tree
 from wcache.core import errors
 
 PROBE = Path(__file__).resolve().parents[2] / "osd_probe" / "wcache_probe"
@@ -19,7 +20,7 @@ ASKED_FOR = ("'stopped'",)
 
 def without_advice(path):
     """The refusals of a file that say what is wrong and not what to do."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
             continue
         call = node.exc
@@ -36,19 +37,19 @@ def test_every_refusal_says_what_to_do_next(path):
     assert list(without_advice(path)) == []
 
 
-def pages_named(source):
+def pages_named(program):
     """The pages of the project's tree that a program names to who reads its answers."""
-    tree = ast.parse(source)
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    told = {id(node.value) for node in ast.walk(program) if isinstance(node, ast.Expr)}
     return [
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+        node.value for node in ast.walk(program) if isinstance(node, ast.Constant)
         and isinstance(node.value, str) and "doc/" in node.value and id(node) not in told
     ]
 
 
 def test_no_page_is_named_on_a_host_that_has_none():
-    assert [found for path in PROBE.rglob("*.py") for found in pages_named(path.read_text())] == []
-    assert pages_named('"""See doc/a.md."""\nsay(f"{x}: see doc/b.md")') == [": see doc/b.md"]
+    assert [found for path in PROBE.rglob("*.py") for found in pages_named(tree(path))] == []
+    found = pages_named(ast.parse('"""See doc/a.md."""\nsay(f"{x}: see doc/b.md")'))
+    assert found == [": see doc/b.md"]
 
 
 def test_a_refusal_without_a_next_step_is_found(tmp_path):

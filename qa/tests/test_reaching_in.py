@@ -7,6 +7,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from house import tree
+
 ROOT = Path(__file__).resolve().parents[2] / "mgr_module" / "wcache"
 ENGINE = ROOT / "engine" / "engine.py"
 # A knob's own files; whoever else imports one of them names that knob.
@@ -18,11 +20,6 @@ FREE = {"clock", "config", "kept_blocks", "ports", "trial_kinds", "wake"}
 REACHES_MAX = 0  # 475 before there was a World
 ROOMS_MAX = 0  # 14, in the rooms of the knobs
 ASKING_MAX = 0  # 29
-
-
-@cache
-def tree(path):
-    return ast.parse(path.read_text())
 
 
 def files(*folders):

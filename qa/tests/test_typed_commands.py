@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Tuple
 import manual
 import pytest
 from ceph_ci.module_page import PAGE
+from house import tree
 from wcache.commands.commands import COMMANDS
 from wcache.core.errors import MalformedError
 from wcache.core.scope import parse_scope
@@ -131,12 +132,11 @@ def test_what_the_programs_advise_is_taken():
     assert [line for text in texts for line in mistakes(text)] == []
 
 
-def unquoted(source: str) -> List[str]:
-    """The commands of a source that are not made in `core/text.py`."""
+def unquoted(program: ast.Module) -> List[str]:
+    """The commands of a program that are not made in `core/text.py`."""
     found = []
-    tree = ast.parse(source)
-    makers, rows = _makers(tree), _of_tables(tree)
-    for node in ast.walk(tree):
+    makers, rows = _makers(program), _of_tables(program)
+    for node in ast.walk(program):
         if isinstance(node, ast.JoinedStr):
             text = "".join(map(_shown, node.values))
             typed_ = any("\0" in span for span in text.split("`")[1::2])
@@ -161,18 +161,18 @@ def unquoted(source: str) -> List[str]:
     return found
 
 
-def _makers(tree: ast.Module) -> Dict[str, str]:
+def _makers(program: ast.Module) -> Dict[str, str]:
     """What makes commands of templates, by its name in a file that imports it."""
     return {
-        one.asname or one.name: one.name for node in ast.walk(tree)
+        one.asname or one.name: one.name for node in ast.walk(program)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1] == "text"
         for one in node.names if one.name in MAKERS
     }
 
 
-def _templates(tree: ast.Module, table: str) -> List[ast.expr]:
+def _templates(program: ast.Module, table: str) -> List[ast.expr]:
     """The templates of a table of the file itself, one of each row; none where it has no rows."""
-    for node in tree.body:
+    for node in program.body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if isinstance(target, ast.Name) and target.id == table:
             rows = node.value.values if isinstance(node.value, ast.Dict) else node.value.elts
@@ -180,10 +180,11 @@ def _templates(tree: ast.Module, table: str) -> List[ast.expr]:
     return []
 
 
-def _of_tables(tree: ast.Module) -> List[ast.expr]:
+def _of_tables(program: ast.Module) -> List[ast.expr]:
     """The variable templates that only a row of a table of literals gives."""
     found = []
-    for function in ast.walk(tree):
+    tables = {name: _templates(program, name) for name in TABLES}
+    for function in ast.walk(program) if any(tables.values()) else ():
         if not isinstance(function, ast.FunctionDef):
             continue
         names = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
@@ -195,10 +196,10 @@ def _of_tables(tree: ast.Module) -> List[ast.expr]:
                 node.target if isinstance(node, ast.For) else None
             )
             table = row.id if isinstance(row, ast.Name) and row.id in TABLES else ""
-            if table and isinstance(target, ast.Tuple):
-                templates = _templates(tree, table)
-                if templates and all(map(_literal, templates)):
-                    given[target.elts[TABLES[table]].id] = target.elts[TABLES[table]]
+            if table and isinstance(target, ast.Tuple) and tables[table] and (
+                all(map(_literal, tables[table]))
+            ):
+                given[target.elts[TABLES[table]].id] = target.elts[TABLES[table]]
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names |= {node.id} if node is not given.get(node.id) else set()
@@ -236,7 +237,7 @@ def _literal(template: ast.expr) -> bool:
     ids=lambda path: str(path.relative_to(PROJECT)),
 )
 def test_one_file_makes_the_commands_that_are_printed(path):
-    assert unquoted(path.read_text(encoding="utf-8")) == []
+    assert unquoted(tree(path)) == []
 
 
 @pytest.mark.parametrize("source", [
@@ -253,7 +254,7 @@ def test_one_file_makes_the_commands_that_are_printed(path):
 ])
 def test_a_command_that_is_made_elsewhere_is_found(source):
     imports = "from ..core.text import command, commented, typed, typed as say"
-    assert unquoted(f"{imports}\n{source}")
+    assert unquoted(ast.parse(f"{imports}\n{source}"))
 
 
 @pytest.mark.parametrize("source", [
@@ -262,13 +263,13 @@ def test_a_command_that_is_made_elsewhere_is_found(source):
     "DONE = {'': ('', '')}\ndef f():\n _, line = DONE['']; command(_HOLE.sub('{}', line))",
 ])
 def test_a_command_of_literals_is_not(source):
-    assert not unquoted(f"from ..core.text import command, typed\n{source}")
+    assert not unquoted(ast.parse(f"from ..core.text import command, typed\n{source}"))
 
 
 @pytest.mark.slow
 def test_who_makes_commands_is_seen():
     """What makes them may move to another file, and the tests above shall not fall silent."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in CODE]
+    trees = [tree(path) for path in CODE]
     assert len([tree for tree in trees if _makers(tree)]) > 40
     assert {name for tree in trees for name in _makers(tree).values()} == {*MAKERS}
     assert {name for tree in trees for name in TABLES if _templates(tree, name)} == {*TABLES}
@@ -277,7 +278,7 @@ def test_who_makes_commands_is_seen():
 @pytest.mark.slow
 def test_what_templates_make_is_taken():
     holes = re.compile(r"\{\w*\}")
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in CODE]
+    trees = [tree(path) for path in CODE]
     texts = [
         f"`{holes.sub('X', template.value)}`" for tree in trees for table in TABLES
         for template in _templates(tree, table)
