@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Callable, Dict, List, Optional
 
 from wcache.knobs.memory.curve import CACHE_SHARE
@@ -22,14 +23,36 @@ def cache_bytes(target_bytes: float) -> float:
     return max(float(CACHE_BYTES_MIN), CACHE_SHARE * target_bytes - BASE_BYTES)
 
 
+@cache
 def uniform(bytes_in_use: float, bytes_per_s: float) -> Callable[[float], float]:
     """Bytes a second that get older than an age, where all of them are used alike."""
     return lambda age_s: bytes_per_s * 2.718281828 ** (-age_s * bytes_per_s / bytes_in_use)
 
 
+@cache
 def cliff(bytes_in_use: float, bytes_per_s: float) -> Callable[[float], float]:
     """The same where all are used in turn: none is ever older than one round."""
     return lambda age_s: bytes_per_s if age_s < bytes_in_use / bytes_per_s else 0.0
+
+
+@cache
+def _residence_s(crossing: Callable[[float], float], target_bytes: int) -> float:
+    room = cache_bytes(target_bytes)
+    for age_s in range(AGES_S_MAX):
+        room -= crossing(age_s + 0.5)
+        if room < 0:
+            return float(age_s)
+    return float(AGES_S_MAX)
+
+
+@cache
+def _bins(crossing: Callable[[float], float], target_bytes: int) -> AgeBins:
+    held = [0.0] * len(EDGES_S)
+    for age_s in range(int(min(EDGES_S[-1], _residence_s(crossing, target_bytes)))):
+        index = next(index for index, edge in enumerate(EDGES_S) if age_s < edge)
+        held[index] += crossing(age_s + 0.5)
+    rest = int(max(0.0, cache_bytes(target_bytes) - sum(held)))
+    return AgeBins("meta", EDGES_S, 0, tuple(int(size) for size in held), rest)
 
 
 @dataclass
@@ -47,8 +70,6 @@ class LruOsd:
     misses: float = 0.0
     accesses: float = 0.0
     history: List[Optional[int]] = field(default_factory=list)  # of its leases
-    known_s: Dict[int, float] = field(default_factory=dict)
-    known_bins: Dict[int, AgeBins] = field(default_factory=dict)
 
     def misses_per_s(self, target_bytes: float) -> float:
         """With a cache of that target."""
@@ -56,39 +77,11 @@ class LruOsd:
 
     def residence_s(self, target_bytes: float) -> float:
         """How old what is cached gets."""
-        key = int(target_bytes)
-        if key not in self.known_s:
-            self.known_s[key] = self._residence_s(target_bytes)
-        return self.known_s[key]
-
-    def _residence_s(self, target_bytes: float) -> float:
-        room = cache_bytes(target_bytes)
-        for age_s in range(AGES_S_MAX):
-            room -= self.crossing(age_s + 0.5)
-            if room < 0:
-                return float(age_s)
-        return float(AGES_S_MAX)
+        return _residence_s(self.crossing, int(target_bytes))
 
     def bins(self, target_bytes: float) -> AgeBins:
         """What is cached, by age."""
-        key = int(target_bytes)
-        if key not in self.known_bins:
-            self.known_bins[key] = self._bins(target_bytes)
-        return self.known_bins[key]
-
-    def _bins(self, target_bytes: float) -> AgeBins:
-        until = int(self.residence_s(target_bytes))
-        held = [0.0] * len(EDGES_S)
-        total = 0.0
-        for age_s in range(until):
-            size = self.crossing(age_s + 0.5)
-            for index, edge in enumerate(EDGES_S):
-                if age_s < edge:
-                    held[index] += size
-                    total += size
-                    break
-        rest = int(max(0.0, cache_bytes(target_bytes) - total))
-        return AgeBins("meta", EDGES_S, 0, tuple(int(size) for size in held), rest)
+        return _bins(self.crossing, int(target_bytes))
 
 
 class FakeMemory:

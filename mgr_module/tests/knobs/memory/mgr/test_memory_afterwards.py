@@ -66,8 +66,6 @@ def test_a_promise_that_did_not_come_true_is_said_with_what_to_do():
     mgr = applied()
     osd = mgr.osd_memory.osds[0]  # of h0: its clients use four times as much
     osd.crossing = uniform(24 * GIB, 160e6)
-    osd.known_s.clear()
-    osd.known_bins.clear()
     settled_caches(mgr)
     outcomes = {row["host"]: row["outcome"] for row in promises(mgr)}
     assert outcomes == {"h0": "broken", "h1": "kept", "h2": "kept", "h3": "kept"}
