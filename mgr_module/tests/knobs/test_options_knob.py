@@ -259,16 +259,17 @@ def test_a_mgr_or_a_probe_that_is_lost_anywhere_leaves_nothing_half_done(lost):
     fine(mgr)
 
 
-@pytest.mark.parametrize("by_itself", [False, True])
-def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_model(by_itself):
+def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_model():
     mgr = a_mgr(factor=3.0)
     compared(mgr, scope="host:h0")
     (verdict,) = said(mgr, "option ls")["verdicts"]
     assert verdict["verdict"] == "insufficient data"
     assert "`ceph wcache ab scheduler=none,mq-deadline --scope=host:h1`" in verdict["why"]
     planner = mgr.service.planners["options"]
-    asked = Asked("p1", "nonce", by_itself=by_itself)
-    assert planner.plan(asked, mgr.engine.world()).changes == ()
+    ways = [Asked("p1", "nonce", by_itself=by_itself) for by_itself in (False, True)]
+    for asked in ways:
+        assert planner.plan(asked, mgr.engine.world()).changes == ()
     compared(mgr, scope="host:h1")
-    changes = planner.plan(asked, mgr.engine.world()).changes
-    assert {change.hostname for change in changes} == set(HOSTS)
+    for asked in ways:
+        changes = planner.plan(asked, mgr.engine.world()).changes
+        assert {change.hostname for change in changes} == set(HOSTS)
