@@ -144,6 +144,18 @@ def test_a_folder_speaks_for_its_holder_where_no_other_user_may_change_it(
 
 
 @root_only
+def test_who_owns_what_is_above_says_nothing_against_an_osd_that_runs(fake_host):
+    """As with cephadm, which gives it to the user of what it deployed last."""
+    folder = an_osd(fake_host)
+    an_osd(fake_host, 4, 78, "loop1", "7:1")
+    os.chown(folder.parent, OTHER, OTHER)
+    (fake_host.root / "proc/78/comm").write_text("ended")
+    seen, (told,) = found(fake_host, f"{folder.parent}/*")
+    assert seen == {(3, ("7:0",))}
+    assert "osd.4 is not taken for the folder of an OSD" in told
+
+
+@root_only
 def test_in_a_sticky_folder_what_others_have_put_there_is_not_followed(fake_host):
     folder = an_osd(fake_host)
     fake_host.files.nodes["7:0"] = (0, 0, 0o666)

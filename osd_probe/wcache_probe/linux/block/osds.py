@@ -22,7 +22,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from wcache.core.model import Role
 
@@ -91,12 +91,16 @@ def discover(
             folders.add(osd.folder_id)
     for pattern in data_globs:
         for path in sorted(glob.glob(pattern))[:FOLDERS_MAX]:
+            # cephadm.py, make_data_dir_base: what is above it belongs to the user of whatever was
+            # deployed last, which says nothing against an OSD that runs
+            if _folder_id(path) in folders:
+                continue
             try:
                 stopped = _from_folder(files, "/", os.path.abspath(path), trust.users)
             except UntrustedError as error:
                 say(f"{path} is not taken for the folder of an OSD: {error.strerror}")
                 continue
-            if stopped is None or stopped.folder_id in folders:
+            if stopped is None:
                 continue
             known = found.setdefault((stopped.cluster_fsid, stopped.osd_id), [])
             # one that says it runs and has none of the devices hides none of them
@@ -247,7 +251,7 @@ def _from_folder(
     if not devices and not unresolved:
         return None
     with safe_files.closing_fd(safe_files.find(folder, trusted, root)) as handle:
-        status = os.fstat(handle)
+        folder_id = _folder_id(handle)
     fsid = (safe_files.read_of(f"{folder}/ceph_fsid", 64, trusted, root) or b"").strip()
     return OsdDevices(
         osd_id,
@@ -255,8 +259,17 @@ def _from_folder(
         tuple(devices),
         pid,
         tuple(unresolved),
-        folder_id=(status.st_dev, status.st_ino),
+        folder_id=folder_id,
     )
+
+
+def _folder_id(folder: Union[str, int]) -> Tuple[int, int]:
+    """Device and inode of a folder; zeros where it is gone."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def _device_of(
