@@ -55,7 +55,9 @@ def linux_host(
     return LinuxDriveHost(
         files=HostFiles(etc=os.path.join(root, "etc")),
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
-        rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
+        rules=RuleFolder(
+            os.path.join(root, RULES_FOLDER), options.run_dir, state_dir=options.state_dir
+        ),
         switches=switches or Switches(proofs=evidence.proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=partial(foreign_rules.find, root), wear=WearReader(),
@@ -337,8 +339,10 @@ def _appear(options: argparse.Namespace) -> int:
     from .linux.host import LinuxDriveHost
     from .linux.persistence.appearing import Appearing, appear, try_until_done
     from .linux.persistence.udev_rule import RuleFolder
+    from .linux.transports.classify import Switches
 
-    host = LinuxDriveHost(evidence=EvidenceFolder(options.state_dir))
+    evidence = EvidenceFolder(options.state_dir)
+    host = LinuxDriveHost(switches=Switches(proofs=evidence.proofs), evidence=evidence)
     mode = CacheMode(options.mode)
     switcher = Switcher(host, NoJournal(), lock=HostLock(options.run_dir).held)
 

@@ -44,10 +44,10 @@ def test_a_rule_pins_first_and_leaves_the_rest_to_the_probe():
 FIELD = st.text(alphabet="a0._-/ \"'$%{}*?\n\\", max_size=12)
 
 
-@given(FIELD, FIELD, FIELD)
-def test_no_field_of_a_rule_can_break_out(wwid, command, marker):
+@given(FIELD, FIELD, FIELD, FIELD)
+def test_no_field_of_a_rule_can_break_out(wwid, command, marker, state):
     try:
-        text = drive_rule(f"naa.{wwid}", THROUGH, f"/{command}", f"/{marker}")
+        text = drive_rule(f"naa.{wwid}", THROUGH, f"/{command}", f"/{marker}", f"/{state}")
     except RefusedError:
         return
     assert re.fullmatch(r"[A-Za-z0-9._/ :?#%\"={},!+`\n-]*", text[text.index("\nACTION") :])
@@ -61,6 +61,15 @@ def test_no_field_of_a_rule_can_break_out(wwid, command, marker):
 def test_a_wwid_that_udev_could_take_for_more_is_refused(rules, wwid):
     with pytest.raises(RefusedError):
         rules.write(wwid, THROUGH)
+
+
+def test_a_rule_names_a_state_folder_that_is_elsewhere(rules, tmp_path):
+    elsewhere = RuleFolder(str(tmp_path / "rules.d"), "/run/wcache", COMMAND, "/srv/wcache")
+    elsewhere.write(WWID, BACK)
+    (path,) = (tmp_path / "rules.d").iterdir()
+    assert path.read_text().endswith(' --run-dir /run/wcache --state-dir /srv/wcache %k"\n')
+    rules.remove(WWID)
+    assert files(tmp_path) == []  # it is ours, not moved aside
 
 
 def test_a_rule_is_written_changed_and_removed_whole(rules, tmp_path):

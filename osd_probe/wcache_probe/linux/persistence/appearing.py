@@ -210,6 +210,7 @@ def appear(
     Events queue up: by now the rule that sent this one may have been taken back.  All of it
     is read once the program runs, so that no rollback can come in between.
     """
+    remembers = host.remembers()  # before what was proven is read there
     drives = host.appeared(dev_name, wwid)
     held = any(leases.covers(drive.domain_id, drive.drive_id) for drive in drives)
     if held or not rules.says(wwid, mode):
@@ -223,7 +224,7 @@ def appear(
     if mode is CacheMode.WRITE_BACK and any(
         drive.dev_name in kept and drive.mode is not mode for drive in drives
     ):
-        if not host.remembers():
+        if not remembers:
             raise NotReadyError(
                 f"the cache of {dev_name} stays off, since the state folder, which may say that "
                 "its drive model loses writes, is not there yet", "the probe tries again",

@@ -41,7 +41,7 @@ from typing import FrozenSet, Iterable, List, Optional, Tuple
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
-from ...arguments import RUN_DIR
+from ...arguments import RUN_DIR, STATE_DIR
 from ...safe_files import failure, folder_of, remove, write_whole
 from ..block.host_files import read_text
 
@@ -71,29 +71,33 @@ def matches(wanted: str, wwid: str) -> bool:
 # what stands in a file name and in a program's arguments as it is
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
-_RUN = re.compile(r'RUN\+="(\S+) appear [^"]* --run-dir (\S+) %k"')
+_RUN = re.compile(r'RUN\+="(\S+) appear [^"]* --run-dir (\S+)(?: --state-dir (\S+))? %k"')
 
 PREFIX = "85-wcache-"
 _HEADER = "# Written by wcache-probe: keeps this drive in "
 
 
-def drive_rule(wwid: str, mode: CacheMode, command: str, run_dir: str) -> str:
+def drive_rule(
+    wwid: str, mode: CacheMode, command: str, run_dir: str, state_dir: str = STATE_DIR
+) -> str:
     """The file that keeps one drive in a mode; raises RefusedError for unsafe words.
 
     `command` is the probe on the host, `run_dir` where that finds out whether a lease
     holds the drive: one that returns under an experiment is not the rule's to change.
+    In `state_dir` it finds what was lost and what was proven.
 
     The scsi_disk event comes before the kernel's first look at the cache
     (drivers/scsi/sd.c, sd_probe()), so the pin is there as early as can be; it is
     safe at any time, so it never yields.
     """
     name = pattern(wwid)
-    for path in (command, run_dir):
+    for path in (command, run_dir, state_dir):
         if not _PATH.fullmatch(path):
             raise RefusedError(
                 "a udev rule needs the path of wcache-probe on this host",
                 "install wcache-probe, for example in /usr/bin",
             )
+    state = "" if state_dir == STATE_DIR else f" --state-dir {state_dir}"
     return (
         f"{_HEADER}{mode.value}.\n"
         "# `ceph wcache rollback` removes it; one that was changed by hand it moves aside.\n"
@@ -101,7 +105,7 @@ def drive_rule(wwid: str, mode: CacheMode, command: str, run_dir: str) -> str:
         'ATTR{cache_type}="temporary write back"\n'
         f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
         f'ATTRS{{wwid}}=="{name}", '
-        f'RUN+="{command} {_request(wwid, mode)} --run-dir {run_dir} %k"\n'
+        f'RUN+="{command} {_request(wwid, mode)} --run-dir {run_dir}{state} %k"\n'
     )
 
 
@@ -140,7 +144,7 @@ def is_changed(text: str, wwid: str) -> bool:
     if mode is None or run is None:
         return True
     try:
-        written = drive_rule(wwid, mode, run[1], run[2])
+        written = drive_rule(wwid, mode, run[1], run[2], run[3] or STATE_DIR)
     except RefusedError:
         return True
     return rules_in(text) != rules_in(written)
@@ -172,10 +176,11 @@ class RuleFolder:
     """The folder of the host's own udev rules."""
 
     def __init__(
-        self, folder: str = RULES_FOLDER, run_dir: str = RUN_DIR, command: Optional[str] = None
+        self, folder: str = RULES_FOLDER, run_dir: str = RUN_DIR, command: Optional[str] = None,
+        state_dir: str = STATE_DIR,
     ) -> None:
         self._folder = folder
-        self._run_dir = run_dir
+        self._run_dir, self._state_dir = run_dir, state_dir
         self._command = shutil.which("wcache-probe") or "" if command is None else command
 
     def mode(self, wwid: str) -> Optional[CacheMode]:
@@ -192,7 +197,7 @@ class RuleFolder:
         Raises RefusedError where no safe rule can be made, StorageError where a file of
         somebody else is in its place or the folder cannot be written.
         """
-        rule = drive_rule(wwid, mode, self._command, self._run_dir)
+        rule = drive_rule(wwid, mode, self._command, self._run_dir, self._state_dir)
         path = self._path(wwid)
         text = self._text(wwid)
         if os.path.lexists(path) and mode_in(text) is None:
