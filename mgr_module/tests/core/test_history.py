@@ -75,7 +75,8 @@ def test_a_change_that_went_back_for_its_latency_tells_it_once():
 
 
 @pytest.mark.parametrize(("status", "words"), [
-    (ChangeStatus.APPLIED, "osd/class:hdd a: unset -> 301; osd.0 b: 5 -> unset, applied"),
+    (ChangeStatus.APPLIED,
+     "osd/class:hdd a: unset -> 301; osd.0 b: 5 -> unset, applied; only read back"),
     (ChangeStatus.ROLLED_BACK, "osd/class:hdd a: 301 -> unset; osd.0 b: unset -> 5, rolled back"),
 ])
 def test_a_line_of_settings_names_each_setting_once_with_both_values(status, words):

@@ -337,3 +337,33 @@ def test_a_verdict_about_osds_is_planned_set_read_back_from_them_and_taken_back(
     mgr.settle()
     assert {who: float(value) for (who, _), value in stored.items()} == {"osd.1": float(SLOW)}
     assert mgr.exceptions == []
+
+
+def gated_with_no_clients():
+    """A mgr with a plan about OSDs, where clients would judge it and do nothing."""
+    mgr = with_osds(hosts=2, gate_by_load=True, gate_block_s=0.5, canary_wait_s=0.0)
+    mgr.clients.others = 0.0
+    return mgr, planned(mgr)
+
+
+@pytest.mark.parametrize(("override", "judged_by"), [
+    ("client_load", "what is read back alone; client_load is overridden"),
+    (None, "clients' reads and writes in blocks of 0.5 s, beside OSDs that are not changed; where "
+           "clients do too little, by what is read back alone"),
+])
+def test_a_plan_that_nobody_judges_says_before_and_after_that_it_is_only_read_back(
+    override, judged_by
+):
+    mgr, _ = gated_with_no_clients()
+    given = {"plan_id": "p1", **({"override": override} if override else {})}
+    would = said(mgr, "apply", dry_run=True, **given)
+    assert (would["missed"], would["judged_by"]) == ([], judged_by)
+    more = " --override=client_load" if override else ""
+    assert would["next"] == f"ceph wcache apply p1{more}"
+    said(mgr, "apply", **given)
+    mgr.settle()
+    shown = said(mgr, "rollout show", plan_id="p1")
+    assert (shown["status"], shown["judged_by"]) == ("done", judged_by)
+    changes = [line["text"] for line in said(mgr, "history", what="change")["history"]]
+    assert changes
+    assert all(line.endswith("applied; only read back") for line in changes)

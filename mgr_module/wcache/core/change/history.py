@@ -44,7 +44,7 @@ def line(
     back = change.status is ChangeStatus.ROLLED_BACK
     sides = change.setting.sides[::-1] if back else change.setting.sides
     shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
-    outcome = one_line(_outcome(change), TEXT_MAX)
+    outcome = one_line(_outcome(change, judged=bool(rollout.evidence)), TEXT_MAX)
     about = About(
         change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.domain.dev_names,
         *sides, one_line(change.detail if back else change.why, TEXT_MAX), outcome,
@@ -123,7 +123,7 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
     }
 
 
-def _outcome(change: Change) -> str:
+def _outcome(change: Change, *, judged: bool) -> str:
     said = change.status.value + (change.detail and f": {change.detail}")
     if change.before_us is not None and change.after_us is not None:
         latency = before_after(change.before_us, change.after_us)
@@ -131,4 +131,6 @@ def _outcome(change: Change) -> str:
             said += f"; latency {latency}"
             if change.status is ChangeStatus.ROLLED_BACK:
                 said += " while it was in place"
+    elif change.status is ChangeStatus.APPLIED and not (change.measured or judged):
+        said += "; only read back"
     return said

@@ -312,11 +312,19 @@ class Rollout:
     def judged_by(self) -> str:
         """How its steps are judged, in words."""
         gate = self.gate
-        if not gate.by_load:
-            return "a bench before and after each change; gate_by_load was off when it was planned"
-        if Precondition.CLIENT_LOAD in self.overridden:
-            return "a bench before and after each change; client_load is overridden"
-        return f"clients' writes in blocks of {gate.block_s:g} s, beside OSDs that are not changed"
+        why_not = (
+            "" if gate.by_load else "gate_by_load was off when it was planned"
+        ) or ("client_load is overridden" if Precondition.CLIENT_LOAD in self.overridden else "")
+        without = [one for one in self.changes if why_not or one.setting.READS_TOO]
+        measured = {one.measured for one in without}
+        by = ", or ".join(words for kind, words in (
+            (True, "a bench before and after each change"), (False, "what is read back alone"),
+        ) if kind in measured)
+        if why_not or not any(one.judging_osds for one in self.changes):
+            return "; ".join(filter(None, (by, why_not)))
+        beside = f"in blocks of {gate.block_s:g} s, beside OSDs that are not changed"
+        return f"clients' reads and writes {beside}; where clients do too little, by {by}" \
+            if without else f"clients' writes {beside}"
 
     def all_in(self, status: ChangeStatus) -> Tuple[int, ...]:
         """Which changes have a status; asked many times of a plan, which may be long."""

@@ -82,9 +82,12 @@ def apply_forecast(
 def _idle(
     rollout: Rollout, first: Change, commits_min: int, commits_per_s: Callable[[int], float],
 ) -> bool:
-    """Whether clients write too little to judge the first change by, as they do now."""
+    """Whether clients write too little to judge the first change by, and it waits for that.
+
+    What may concern reads as well does not wait: see `Rollout.judged_by`.
+    """
     block_s = rollout.gate.seconds(True, 1)
-    return gated(rollout, first) and all(
+    return gated(rollout, first) and not first.setting.READS_TOO and all(
         commits_per_s(osd) * block_s < commits_min for osd in first.judging_osds
     )
 
