@@ -367,3 +367,9 @@ def test_a_plan_that_nobody_judges_says_before_and_after_that_it_is_only_read_ba
     changes = [line["text"] for line in said(mgr, "history", what="change")["history"]]
     assert changes
     assert all(line.endswith("applied; only read back") for line in changes)
+
+
+def test_a_plan_of_osds_options_leaves_drives_alone_whose_own_options_were_not_compared():
+    _, plan = gated_with_no_clients()
+    left = " ".join(plan["left_alone"])
+    assert "no option of such a drive's queue or bcache was compared" in left

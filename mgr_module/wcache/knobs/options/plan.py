@@ -51,7 +51,7 @@ def by_verdicts(
         told = recommended_for(domain.drives[0], domain.report, cluster, kinds)
         if told is None:
             return Fate(
-                reasons=("no option of such a drive was compared",),
+                reasons=("no option of such a drive's queue or bcache was compared",),
                 of=str(domain.drives[0].drive_model) or "(unnamed)",
             )
         step, reasons = _step(domain, told, refusals)
