@@ -373,3 +373,26 @@ def test_a_plan_of_osds_options_leaves_drives_alone_whose_own_options_were_not_c
     _, plan = gated_with_no_clients()
     left = " ".join(plan["left_alone"])
     assert "no option of such a drive's queue or bcache was compared" in left
+
+
+def test_what_ab_has_decided_leads_to_its_plan_until_one_is_made():
+    mgr = with_osds()
+    start(mgr)
+    assert said(mgr, "campaign show", campaign_id="c1")["next"] == "ceph wcache campaign show c1"
+    settled(mgr)
+
+    def following():
+        shown = said(mgr, "campaign show", campaign_id="c1")
+        return {shown["next"], said(mgr, "option ls")["next"]}
+
+    assert following() == {"ceph wcache plan --knob=options"}
+    said(mgr, "plan", knob="options")
+    assert following() == {"ceph wcache apply p1"}
+
+
+def test_an_ab_that_found_no_difference_leads_to_no_plan():
+    mgr = with_osds(factor=1.0)
+    start(mgr)
+    settled(mgr)
+    assert said(mgr, "campaign show", campaign_id="c1")["next"] == "ceph wcache try"
+    assert said(mgr, "option ls")["next"] == "ceph wcache try"

@@ -120,17 +120,20 @@ def campaign(world: World, campaign_id: str) -> Dict[str, Any]:
         {**told(result), "dev_names": dev_names(world, result.hostname, result.domain_id)}
         for _, result in sorted(world.results.items()) if result.campaign_id == campaign_id
     ]
-    options = codec.to_plain(one.options)
-    del options["option"]  # see `compares`
+    asked = codec.to_plain(one.options)
+    del asked["option"]  # see `compares`
     shown = {
         **head(world, campaign_id),
-        **_of_options(world, one), "options": options, "skipped": list(one.skipped),
+        **_of_options(world, one), "options": asked, "skipped": list(one.skipped),
         "run_list": runs, "results": results, "observed": observed,
     }
     dropped = any(NOT_FLUSHED in row["note"] for row in observed)
     following = command(
         "ceph wcache status  # says what to do about flushes that are dropped"
     ) if dropped else NOTHING
+    trial = one.options.option
+    if trial is not None and shown["status"] != "running":
+        following = options.to_plan(world, (trial.name,))
     return {**shown, "next": following}
 
 

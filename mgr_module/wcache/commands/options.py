@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Container, Dict, List, Mapping, Sequence
 
 from ..core import codec
 from ..core.experiment.osd_option import by_hand
 from ..core.model import load_name
 from ..core.options.entries import BY_NAME, OPTIONS, known
 from ..core.options.option import UNDONE, Follow, Option, Place
-from ..core.text import latency, many, relative, table
+from ..core.text import NOTHING, CommandLine, command, latency, many, relative, table
 from ..engine.world import World
 
 VALUES_SHOWN = 4
@@ -41,8 +41,18 @@ def options(world: World) -> Dict[str, Any]:
                     found[item.name][item.value] += 1
     return {
         "options": [{**_row(one), "now": dict(found[one.name])} for one in OPTIONS],
-        "verdicts": _verdicts(world),
+        "verdicts": _verdicts(world), "next": to_plan(world, BY_NAME),
     }
+
+
+def to_plan(world: World, names: Container[str]) -> CommandLine:
+    """What plans by verdicts for a value of these options, where no plan has gone by them yet."""
+    left = {one.name for one in OPTIONS if one.name in names and one.follow is not Follow.ADMIN}
+    left.difference_update(
+        ground.option for plan in world.plans for one in plan.changes for ground in one.grounds
+    )
+    found = any(one.verdict.mode and one.trial.name in left for one in world.option_verdicts)
+    return command("ceph wcache plan --knob=options") if found else NOTHING
 
 
 def one_option(option: str) -> Dict[str, Any]:
