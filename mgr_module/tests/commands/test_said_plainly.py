@@ -10,6 +10,7 @@ from module_world import (
     applied,
     apply_plan,
     measured,
+    measured_anew,
     ok,
     said,
     settled,
@@ -57,7 +58,7 @@ def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
 
 
 def test_a_drive_that_was_measured_twice_is_one_drive():
-    mgr = measured(make_analysis=RealAnalysis)
+    mgr = measured_anew(make_analysis=RealAnalysis)
     ok(mgr.command("campaign start", loads="depth1", scope="osd.0", recheck=True, accept_cost=True))
     settled(mgr)
     told = ok(mgr.command("explain", scope="osd.0"))

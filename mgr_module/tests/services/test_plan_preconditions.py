@@ -16,6 +16,7 @@ from module_world import (
     fine,
     first_look,
     measured,
+    measured_anew,
     ok,
     refused,
     said,
@@ -301,7 +302,7 @@ def test_the_way_back_needs_no_precondition():
 
 @pytest.mark.slow
 def test_simulated_drives_need_no_healthy_cluster():
-    mgr = measured(simulated=True)
+    mgr = measured_anew(simulated=True)
     ok(mgr.command("plan"))
     miss(mgr, *NEEDED)
     ok(mgr.command("apply", plan_id="p1"))

@@ -8,7 +8,7 @@ from memory_world import GIB, to_its_end, watch
 from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import applied, measured, ok, settled, start, taken_over, until
+from module_world import applied, measured_anew, ok, settled, start, taken_over, until
 from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.options.entries import DRAINS
 
@@ -20,7 +20,7 @@ MEASURE = {
 
 def looks(say):
     """What only shows, narrowed or in full."""
-    mgr = applied()
+    mgr = applied(measured_anew())
     say(mgr, "drive ls", scope="host:h1")
     say(mgr, "drive ls", all=True)
     say(mgr, "status", all=True)
@@ -36,7 +36,7 @@ def looks(say):
 def campaigns_with_more(say):
     """Campaigns of one host, as many drives and pairs as is said."""
     more = {**MEASURE, "seed": 1, "consent_turn_on": True}
-    mgr = measured()
+    mgr = measured_anew()
     say(mgr, "campaign start", dry_run=True, recheck=True, observe=False, **more)
     say(mgr, "campaign start", recheck=True, accept_cost=True, **more)
     mgr.settle()
@@ -57,7 +57,7 @@ def campaigns_with_more(say):
 
 def plans_with_more(say):
     """Plans that are narrowed, forgotten, overridden, made to last, tried and rolled back."""
-    mgr = measured()
+    mgr = measured_anew()
     model = str(make.MODEL)
     say(mgr, "plan", scope=f"class:hdd,host:h1,model:{model}", dry_run=True)
     say(

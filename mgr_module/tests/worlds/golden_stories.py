@@ -7,7 +7,7 @@ from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from module_world import WB, WT, a_mgr, applied, measured, ok, settled, start
+from module_world import WB, WT, a_mgr, applied, measured_anew, ok, settled, start
 from prior_world import left_over
 from wcache.ceph.web_host import WebTokens
 from wcache.core import codec
@@ -134,7 +134,7 @@ def records(say):
 
 def automation(say):
     """What may be begun without an admin is said; another cluster's evidence comes and goes."""
-    mgr = measured()
+    mgr = measured_anew()
     say(mgr, "auto", mode="apply", dry_run=True)
     say(mgr, "auto", mode="apply")
     say(mgr, "auto", mode="recommend", scope="class:ssd")
@@ -155,7 +155,7 @@ def automation(say):
 
 def rollouts(say):
     """A rollout is paused, resumed and aborted."""
-    mgr = measured()
+    mgr = measured_anew()
     ok(mgr.command("plan"))
     ok(mgr.command("apply", plan_id="p1"))
     mgr.steps(12)
@@ -261,7 +261,7 @@ def web_page(say):
 def leaving(say):
     """What is applied stays or goes back, one host is gone, and nothing is left."""
     for way in ("keep", "back"):
-        mgr = applied()
+        mgr = applied(measured_anew())
         for name in ("h1", "h2"):
             ok(mgr.command("agent add", hostname=name, run_by="systemd"))
         say(mgr, "leave", **{way: True}, dry_run=True)

@@ -3,6 +3,7 @@
 import errno
 import json
 from dataclasses import replace
+from functools import cache
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
@@ -23,11 +24,13 @@ class RealAnalysis:
         done(analysed(record, analyse(record, Materiality())), "")
 
 
+TWO_HOSTS = (
+    ("h1", (make.drive("sda", 0), make.drive("sdb", 1))), ("h2", (make.drive("sdc", 2),)),
+)
+
+
 def a_mgr(**options):
-    mgr = FakeMgr(
-        ("h1", (make.drive("sda", 0), make.drive("sdb", 1))), ("h2", (make.drive("sdc", 2),)),
-        **options,
-    )
+    mgr = FakeMgr(*TWO_HOSTS, **options)
     mgr.report_all()
     return mgr
 
@@ -171,10 +174,25 @@ def until_benched(mgr):
         mgr.engine.tick()
 
 
-def measured(**options):
+def measured_anew(**options):
     mgr = a_mgr(**options)
     start(mgr)
     settled(mgr)
+    return mgr
+
+
+@cache
+def _kept_of_one_that_measured():
+    mgr = measured_anew()
+    return mgr.store.kept, mgr.now_s
+
+
+def measured(**options):
+    """A mgr that has taken over from one that measured all drives, which is played once."""
+    kept, now_s = _kept_of_one_that_measured()
+    mgr = FakeMgr(*TWO_HOSTS, **options)
+    mgr.store.kept, mgr.now_s = dict(kept), now_s
+    taken_over(mgr)
     return mgr
 
 
@@ -185,16 +203,16 @@ def apply_plan(mgr, **plan):
     return plan_id
 
 
-def applying():
+def applying(mgr=None):
     """A mgr whose plan p1 was just begun."""
-    mgr = measured()
+    mgr = mgr or measured()
     assert apply_plan(mgr) == "p1"
     return mgr
 
 
-def applied():
+def applied(mgr=None):
     """A mgr whose plan p1 has changed every drive."""
-    mgr = applying()
+    mgr = applying(mgr)
     settled(mgr)
     return mgr
 
