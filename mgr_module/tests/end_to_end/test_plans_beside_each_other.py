@@ -335,10 +335,8 @@ def test_auto_makes_no_plan_that_could_not_begin_beside_so_many_paused_ones():
     until(mgr, lambda: len(mgr.inside.rollouts) > OPEN_PLANS_MAX)
 
 
-@pytest.mark.parametrize("phase", [
-    pytest.param(Phase.BLOCKS_BEFORE, marks=pytest.mark.slow), Phase.CHANGING,
-    pytest.param(Phase.BLOCKS_AFTER, marks=pytest.mark.slow),
-])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", [Phase.BLOCKS_BEFORE, Phase.CHANGING, Phase.BLOCKS_AFTER])
 def test_two_plans_go_on_after_a_restart_of_the_mgr(phase):
     mgr = a_mgr()
     first = applied(mgr, 0, 1)

@@ -308,13 +308,14 @@ def test_what_an_admin_took_back_is_not_applied_before_his_next_word(again):
     assert all_modes(mgr) == {WT}, "the rest of the drive model too"
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
     mgr = standing("recommend")
     mgr.probes["h1"].muted = True
     mgr.steps(20, 6.0)  # silent, and its report is still taken for what is there
     before = said(mgr, "auto status")["spent_today"]
     ok(mgr.command("auto", mode="apply"))
-    mgr.steps(200, 6.0)
+    mgr.steps(40, 30.0)
     assert said(mgr, "plan ls")["plans"] == []
     waiting = said(mgr, "auto status")["waiting"]
     assert "(probes_heard): it is asked again every 5.0 min" in waiting
