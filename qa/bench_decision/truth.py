@@ -31,8 +31,9 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from wcache.core.loads import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
-from wcache_sim.drive_schema import DriveModelSpec, OsdSpec
+from wcache_sim.drive_schema import DriveModelSpec
 from wcache_sim.osd import Measured, SimulatedOsd
+from wcache_sim.osd_spec import OsdSpec
 from wcache_sim.physics import SimulatedDrive
 
 # Standard error of the log ratio at which a simulated truth is good enough: in itself, or

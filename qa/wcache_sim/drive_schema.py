@@ -17,6 +17,7 @@ from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 from wcache.core.options.entries import OPTIONS
 
 from .media_cache import NO_MEDIA_CACHE, MediaCacheSpec, read_media_cache
+from .osd_spec import OsdSpec, read_osd
 from .toml_table import DriveFileError, Table, parse_toml, read_text, shown
 
 SCHEMA_VERSION = 1
@@ -191,27 +192,12 @@ class DriveModelSpec:
 
 
 @dataclass(frozen=True)
-class OsdSpec:
-    """The simulated OSD: how its commits use its drives (see `osd.py`)."""
-
-    flushes_per_commit: int = 1  # 2 on Ceph 16.2, 1 on 20
-    overhead_us: float = 150.0  # software, once per commit
-    client_depth: int = 4  # clients of osd_traffic, each with one write under way
-    batch_writes: int = 256  # writes of one batch bench
-    queue_depth_batch: int = 32  # writes that share a kv commit in a batch
-    large_writes: int = 8  # 4 MiB writes of one 4m bench
-    large_queue: int = 4  # 4 MiB writes that share a kv commit
-    deferred_coalesce: int = 8  # deferred writes that reach an HDD as one
-    timer_dirty_share: float = 1.0  # timer flushes that find data of the OSD to write
-
-
-@dataclass(frozen=True)
 class DriveFile:
     """A whole file of drive models."""
 
     source: str
     drives: Tuple[DriveModelSpec, ...]
-    osd: OsdSpec = OsdSpec()
+    osd: OsdSpec
 
     def drive(self, name: str) -> DriveModelSpec:
         """The drive model called `name`."""
@@ -234,7 +220,7 @@ def parse_drive_file(text: str, source: str = "drive models") -> DriveFile:
     version = top.integer("schema", None, 0, 2**31)
     if version != SCHEMA_VERSION:
         raise top.error("schema", f"is {version}; this program reads {SCHEMA_VERSION}")
-    osd = _osd(top.table("osd"))
+    osd = read_osd(top.table("osd"))
     drives = tuple(_drive(table) for table in top.tables("drive", DRIVE_TABLES_MAX))
     top.done()
     seen: Dict[str, str] = {}
@@ -407,21 +393,3 @@ def _options(table: Table) -> Tuple[OptionSpec, ...]:
             entry.done()
     table.done()
     return tuple(found)
-
-
-def _osd(table: Table) -> OsdSpec:
-    spec = OsdSpec(
-        flushes_per_commit=table.integer("flushes_per_commit", 1, 1, 2),
-        overhead_us=table.number("overhead_us", OsdSpec.overhead_us, 0.0, 1e6),
-        client_depth=table.integer("client_depth", OsdSpec.client_depth, 1, 1024),
-        batch_writes=table.integer("batch_writes", OsdSpec.batch_writes, 1, 3000),
-        queue_depth_batch=table.integer("queue_depth_batch", OsdSpec.queue_depth_batch, 1, 1024),
-        large_writes=table.integer("large_writes", OsdSpec.large_writes, 1, 256),
-        large_queue=table.integer("large_queue", OsdSpec.large_queue, 1, 256),
-        deferred_coalesce=table.integer("deferred_coalesce", OsdSpec.deferred_coalesce, 1, 1024),
-        timer_dirty_share=table.number(
-            "timer_dirty_share", OsdSpec.timer_dirty_share, 0.0, 1.0
-        ),
-    )
-    table.done()
-    return spec

@@ -26,7 +26,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from wcache.core.loads import LARGE_BYTES, SMALL_BYTES, spread_at_s
 from wcache.core.model import CacheMode, LoadPoint, Role
 
-from .drive_schema import OsdSpec
+from .osd_spec import OsdSpec
 from .physics import SimulatedDrive
 
 DEFERRED_BYTES_MAX = 64 * 1024  # bluestore_prefer_deferred_size_hdd
