@@ -100,7 +100,7 @@ def leased(mgr):
 def raised(mgr):
     """Until the larger target is in force."""
     while not leased(mgr):
-        mgr.step(10.0)
+        mgr.step(30.0)
     return mgr
 
 
