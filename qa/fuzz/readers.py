@@ -33,7 +33,7 @@ WITHOUT = {
         "a pipe to a child that runs our own code; parse_json reads it",
     f"{MODULE}/web/dashboard_login.py DashboardLogin._answer":
         "a connection; parse_json reads what comes, and `ceph` has what is made of it",
-    f"{PROBE}/journal/journal_file.py LeaseMarker._has":
+    f"{PROBE}/journal/journal_file.py LeaseMarker.has":
         "looks for a drive's id among the lines of a file of root's",
     f"{PROBE}/journal/journal_file.py StateFolder.holder": "a struct that fcntl(2) fills",
     f"{PROBE}/linux/persistence/prepare.py Preparer.clear_images":
