@@ -55,6 +55,10 @@ class FakeSurroundings:
         """The mgr's image."""
         return self.own_image
 
+    def ceph_user_id(self) -> int:
+        """The mgr's user."""
+        return 167
+
     def namespace(self) -> str:
         """The mgr's namespace."""
         return self.own_namespace

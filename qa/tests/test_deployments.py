@@ -23,7 +23,7 @@ KUBERNETES = ("1.30", "1.34")
 
 def documents(form, hostnames, **values):
     """The YAML documents in the here-document that a form's script has."""
-    text = script(form, hostnames=hostnames, image=IMAGE, **values).text
+    text = script(form, hostnames=hostnames, image=IMAGE, ceph_user_id=167, **values).text
     inside = text.partition("<<'END_OF_WCACHE'")[2].partition("\nEND_OF_WCACHE\n")[0]
     return list(yaml.safe_load_all(inside.partition("\n")[2]))
 

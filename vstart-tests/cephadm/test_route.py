@@ -43,6 +43,15 @@ def test_cephadm_runs_the_probe_by_the_file_that_the_drive_lab_runs(rig: Cephadm
     assert now == sorted(known.replace("\\\n", "").split())
 
 
+def test_a_clusters_folder_and_that_of_crash_dumps_stay_cephs(installed: Route):
+    """cephadm gives them to the user of what it deployed last."""
+    for machine in installed.rig.machines.values():
+        folder = machine.path("/var/lib/ceph") / installed.rig.fsid
+        osd, *_ = folder.glob("osd.*")
+        owners = {path.stat().st_uid for path in (osd, folder, folder / "crash")}
+        assert owners == {osd.stat().st_uid}
+
+
 @pytest.mark.long
 def test_a_plan_is_applied_survives_an_upgrade_and_is_rolled_back(
     installed: Route, wcache: Wcache, rig: CephadmCluster

@@ -12,12 +12,20 @@ CEPHADMS = ["--init"]
 
 def install(program_inside=False):
     return script(
-        "cephadm", hostnames=["h1"], image="image", program_inside=program_inside
+        "cephadm", hostnames=["h1"], image="image", program_inside=program_inside,
+        ceph_user_id=64045,
     ).text
 
 
 def remove():
     return script("removal", form="cephadm", hostname="h1", gone=False).text
+
+
+def test_the_clusters_folder_goes_to_cephs_user():
+    (spec,) = yaml.safe_load_all(
+        install().partition("---\n")[2].partition("END_OF_WCACHE")[0]
+    )
+    assert (spec["spec"]["uid"], spec["spec"]["gid"]) == (64045, 64045)
 
 
 def test_a_probes_container_has_no_init_where_it_has_the_hosts_processes():

@@ -21,7 +21,7 @@ FSID = "00000000-0000-4000-8000-000000000001"
 FORMS = ("cephadm", "rook", "systemd")
 GIVEN = {
     "hostnames": ["h1"], "namespace": "the-namespace", "image": "the-image", "fsid": FSID,
-    "program_inside": False,
+    "program_inside": False, "ceph_user_id": 167,
 }
 HOSTILE = (
     "$(touch broken)", "`touch broken`", "a b", "'", '"', "\\", "a\ntouch broken", ";touch broken",

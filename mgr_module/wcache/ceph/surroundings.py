@@ -78,6 +78,10 @@ class CephSurroundings:
         """
         return self._environment.get("CONTAINER_IMAGE", "") or self._configured_image()
 
+    def ceph_user_id(self) -> int:
+        """The user of Ceph's daemons in that image: the mgr's own; as root, that of Ceph's."""
+        return os.geteuid() or 167
+
     def _configured_image(self) -> str:
         text = ask_mon(self._mgr, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
         found = {

@@ -238,7 +238,7 @@ class AgentService:
         return script(
             of_all.form.value, hostnames=[item.hostname for item in made], image=of_all.image,
             namespace=of_all.namespace, fsid=self._engine.world().cluster.fsid,
-            program_inside=program_inside,
+            program_inside=program_inside, ceph_user_id=self._surroundings.ceph_user_id(),
         )
 
     # ---- remove
