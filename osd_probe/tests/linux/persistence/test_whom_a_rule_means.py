@@ -20,6 +20,7 @@ from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolde
 from wcache_probe.linux.persistence.appearing import Appearing, appear, try_until_done
 from wcache_probe.linux.persistence.udev_rule import RuleFolder
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.main import main
 from wcache_probe.switcher import Switcher
 from wcache_probe.switching import toggle
 
@@ -243,6 +244,42 @@ def test_no_cache_comes_on_before_it_is_known_what_was_lost(bay, tmp_path, mount
             try_until_done(*keep)
     assert bay.on() == {"sda": mounted == "in time"}
     assert bool(list(notes.missed())) is (mounted == "later"), "the probe starts it once more"
+
+
+def test_a_state_folder_that_comes_while_the_drive_is_read_is_waited_for(bay, tmp_path):
+    """What was proven of the drive was read before that, and was not there."""
+    bay.put("sda", 0x61, on=False)
+    bay.rules.write(bay.wwid(0x61), BACK)
+    state, away, appeared = tmp_path / "state", tmp_path / "away", bay.host.appeared
+    state.rename(away)
+
+    def mounted(*asked):
+        drives = appeared(*asked)
+        if away.exists():
+            away.rename(state)
+        return drives
+
+    bay.host.appeared = mounted
+    program = appear(
+        bay.host, bay.rules, LeaseMarker(str(tmp_path / "run")),
+        dev_name="sda", wwid=bay.wwid(0x61), mode=BACK,
+    )
+    with pytest.raises(NotReadyError, match="is not there yet"):
+        next(program)
+
+
+def test_appear_reads_what_was_proven_where_it_reads_what_was_lost(tmp_path, monkeypatch):
+    hosts = []
+    monkeypatch.setattr(
+        "wcache_probe.linux.host.LinuxDriveHost.appeared",
+        lambda host, *_: hosts.append(host) or pytest.fail("seen"),
+    )
+    asked = ["appear", "--mode", "write-back", "--wwid", "naa.5000", "--run-dir",
+             str(tmp_path / "run"), "--state-dir", str(tmp_path / "elsewhere"), "sda"]
+    with pytest.raises(pytest.fail.Exception, match="seen"):
+        main(asked)
+    host = hosts[0]
+    assert host.switches._sata_hba._proofs == host.evidence.proofs
 
 
 @pytest.mark.parametrize(("on", "mode"), [(True, THROUGH), (True, BACK), (False, THROUGH)])
