@@ -16,6 +16,7 @@ from wcache.deployment.scripts import script
 
 HOSTS = ("h1", "osd-host-2.example.org")
 IMAGE = "quay.io/ceph/ceph:v20.2.4"
+CEPH_USER_ID = 167
 # Prints what the release made of each document, or its complaint.
 READER = """
 import json, sys, yaml
@@ -55,7 +56,9 @@ def taken(release):
 
 
 def printed(**changes):
-    text = script("cephadm", hostnames=HOSTS, image=IMAGE, **changes).text
+    text = script(
+        "cephadm", hostnames=HOSTS, image=IMAGE, ceph_user_id=CEPH_USER_ID, **changes
+    ).text
     return text.partition("ceph orch apply")[2].partition("\n")[2].partition("\nEND_OF_WCACHE")[0]
 
 
@@ -69,6 +72,7 @@ def test_each_spec_is_valid_and_says_what_was_meant(taken, program_inside):
         assert "--stop-timeout=90" in plain["extra_container_args"]
         assert f"--hostname={hostname}" in plain["extra_entrypoint_args"]
         assert plain["spec"]["privileged"] is True
+        assert plain["spec"]["uid"] == plain["spec"]["gid"] == CEPH_USER_ID
         assert plain["spec"]["volume_mounts"]["/sys"] == "/sys"
 
 
