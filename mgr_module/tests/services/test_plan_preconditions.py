@@ -270,6 +270,25 @@ def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_h
 
 
 @pytest.mark.slow
+def test_a_plan_is_not_paused_by_what_a_host_reported_before_a_restart():
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    for key in mgr.store.keys("report/"):  # stored while a lease had the drives
+        mgr.store.kept[key] = mgr.store.kept[key].replace(WB.value, WT.value)
+    mgr.restart()
+    for probe in mgr.probes.values():
+        probe.fails = no_report
+    mgr.steps(60, 1.0)
+    told = shown(mgr)
+    assert told["status"] == "running", told["reason"]
+    assert told["reason"] == f"waiting: {precondition_text([Precondition.JOURNAL_SETTLED])}"
+    for probe in mgr.probes.values():
+        probe.fails = lambda task: None
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
+@pytest.mark.slow
 def test_a_plan_waits_while_the_journal_names_a_lease_on_its_next_drive():
     mgr = applying()
     until(mgr, MADE, PLANNED)

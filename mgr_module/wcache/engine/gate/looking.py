@@ -238,11 +238,17 @@ class Looking:
         return known and report is not None and not leased_by(report, change.domain_id)
 
     def _moved(self, machine: RolloutMachine, cluster: ClusterState) -> str:
-        """Why what comes next would not be planned like this any more; "" where it would."""
-        coming = machine.coming
-        if not coming:
-            return ""
-        found = preconditions.moved(machine.rollout, self._shared.hosts.reports, cluster, coming)
+        """Why what comes next would not be planned like this any more; "" where it would.
+
+        A change on a host that has not reported to this mgr is not asked about: its stored
+        report may be of a time in a lease.  JOURNAL_SETTLED waits for its next one.
+        """
+        hosts = self._shared.hosts
+        coming = [
+            one for one in machine.coming
+            if one.status is not ChangeStatus.PLANNED or one.hostname in hosts.journal_known
+        ]
+        found = preconditions.moved(machine.rollout, hosts.reports, cluster, coming)
         return next(iter(found.values()), "")
 
     def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
