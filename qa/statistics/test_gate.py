@@ -8,6 +8,7 @@ from itertools import repeat
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
+from scipy.stats import binom
 from wcache.core.change.gate.judge import BLOCKS_AGAIN, Effect
 
 NEIGHBOUR = next(scene for scene in SCENES if scene.neighbour)
@@ -70,8 +71,21 @@ def test_one_that_does_good_goes_on_after_waits_with_fewer_blocks_before(scene):
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_a_rollout_that_changes_nothing_is_called_worse_at_most_once_in_a_hundred(rollouts, name):
     found = rollouts[name][1]
-    # of a dozen at 1% there are two in 6 of 1,000 cases, and one in 11 of 100
-    assert sum(item.verdict is Effect.WORSE for item in found) <= max(1, 0.01 * len(found))
+    assert called_worse(found) <= most_of(len(found))
+
+
+def test_so_it_is_over_all_scenes(rollouts):
+    found = [item for name in rollouts for item in rollouts[name][1]]
+    assert called_worse(found) <= max(2, 0.01 * len(found))
+
+
+def called_worse(found):
+    return sum(item.verdict is Effect.WORSE for item in found)
+
+
+def most_of(count):
+    """How many of so many a rate of 1% gives in 99 of 100 cases: 1 of 12, 5 of 150."""
+    return binom.ppf(0.99, count, 0.01)
 
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
