@@ -126,16 +126,16 @@ class Wcache:
         self, what: str, condition: Callable[[], Any], timeout_s: float = 120.0
     ) -> Any:
         """Wait until a condition holds; returns its value, fails with the history."""
-        deadline = time.monotonic() + timeout_s
+        deadline, refused = time.monotonic() + timeout_s, ""
         while time.monotonic() < deadline:
             try:
                 value = condition()
-            except HarnessError:  # a mgr that restarts answers nothing for a while
-                value = None
+            except HarnessError as error:  # a mgr that restarts answers nothing for a while
+                value, refused = None, f": {error}"
             if value:
                 return value
             time.sleep(POLL_S)
-        raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n" + self._told())
+        raise AssertionError(f"{what}: not within {timeout_s:.0f} s{refused}\n" + self._told())
 
     def _told(self) -> str:
         """What the module has noted; where the mgr does not answer, the end of its logs."""
