@@ -43,11 +43,11 @@ def limited(release: int) -> Iterator[Tuple[Wcache, ControlGroup]]:
 def raised(wcache: Wcache) -> str:
     """Begin a trial, and wait until OSDs have the larger target; its id."""
     wcache.cluster.wait_healthy(120)
-    wcache.wait("OSDs with their own targets", lambda: watched(wcache), 120)
-    answer = wcache.wait("a trial", lambda: wcache(
+    # an OSD that was started anew is to be read twice
+    answer = wcache.wait("a trial", lambda: watched(wcache) and wcache(
         "memory trial start", scope="class:starved", target_bytes=HIGH_BYTES, osds=2,
         period_s=PERIOD_S, blocks=2, accept_cost=True,
-    ), 180)
+    ), 300)
     wcache.wait("leases", lambda: leased(wcache.cluster)[STARVED[0]] == str(HIGH_BYTES), 90)
     return str(answer["trial_id"])
 
