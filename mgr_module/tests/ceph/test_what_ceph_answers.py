@@ -93,10 +93,7 @@ class Ceph:
         return "x"
 
     def get_foreign_ceph_option(self, entity, key):
-        try:
-            return self._call("get_foreign_ceph_option", entity, key)
-        except KeyError:
-            raise KeyError(key) from None
+        return self._call("get_foreign_ceph_option", entity, key)
 
     def get_module_option_ex(self, module, key, default=None):
         return "cephadm"

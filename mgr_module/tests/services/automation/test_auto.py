@@ -309,28 +309,6 @@ def test_what_an_admin_took_back_is_not_applied_before_his_next_word(again):
 
 
 @pytest.mark.slow
-def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
-    mgr = standing("recommend")
-    mgr.probes["h1"].muted = True
-    mgr.steps(20, 6.0)  # silent, and its report is still taken for what is there
-    before = said(mgr, "auto status")["spent_today"]
-    ok(mgr.command("auto", mode="apply"))
-    mgr.steps(40, 30.0)
-    assert said(mgr, "plan ls")["plans"] == []
-    waiting = said(mgr, "auto status")["waiting"]
-    assert "(probes_heard): it is asked again every 5.0 min" in waiting
-    assert "p1" not in waiting, "another plan gets that number"
-    assert said(mgr, "auto status")["left_alone"] == []
-    assert said(mgr, "auto status")["spent_today"] == before
-    assert not [row for row in said(mgr, "history")["history"] if row["what"] == "p1"]
-    mgr.probes["h1"].muted = False
-    mgr.restart()
-    mgr.report_all()
-    go_on(mgr, REFUSED_WAIT_S)
-    assert all_modes(mgr) == {WT}
-
-
-@pytest.mark.slow
 def test_what_a_refusal_advises_is_told_beside_when_it_is_asked_again(monkeypatch):
     def refuse(rollout):
         raise ConflictError("trial t1 is under way", "wait for it")

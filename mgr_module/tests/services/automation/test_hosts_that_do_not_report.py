@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import ok, said
-from test_auto import a_mgr
+from module_world import WT, all_modes, ok, said
+from test_auto import a_mgr, go_on, standing
 from wcache.core import codec
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
 from wcache.engine.hosts import AWAITED_AGAIN_S, AWAITED_S
+from wcache.services.auto import REFUSED_WAIT_S
 
 STEP_S = 30.0
 
@@ -115,3 +116,25 @@ def test_drives_that_are_there_when_it_is_turned_on_are_not_new_whenever_they_re
     mgr.steps(4, 5.0)
     assert set(mgr.inside.hosts.reported_at_s) == {"h1", "h2"}
     assert said(mgr, "auto status")["new_drives"] == 0
+
+
+@pytest.mark.slow
+def test_a_plan_that_was_refused_is_no_plan_that_ended_badly():
+    mgr = standing("recommend")
+    mgr.probes["h1"].muted = True
+    mgr.steps(20, 6.0)  # silent, and its report is still taken for what is there
+    before = said(mgr, "auto status")["spent_today"]
+    ok(mgr.command("auto", mode="apply"))
+    mgr.steps(40, 30.0)
+    assert said(mgr, "plan ls")["plans"] == []
+    waiting = said(mgr, "auto status")["waiting"]
+    assert "(probes_heard): it is asked again every 5.0 min" in waiting
+    assert "p1" not in waiting, "another plan gets that number"
+    assert said(mgr, "auto status")["left_alone"] == []
+    assert said(mgr, "auto status")["spent_today"] == before
+    assert not [row for row in said(mgr, "history")["history"] if row["what"] == "p1"]
+    mgr.probes["h1"].muted = False
+    mgr.restart()
+    mgr.report_all()
+    go_on(mgr, REFUSED_WAIT_S)
+    assert all_modes(mgr) == {WT}

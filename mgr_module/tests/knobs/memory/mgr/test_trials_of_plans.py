@@ -1,4 +1,6 @@
-"""`apply PLAN --trial` of a memory plan is a memory trial of that plan's larger target."""
+"""Plans that meet memory trials: beside one, or tried by one (`apply PLAN --trial`)."""
+
+from dataclasses import replace
 
 import pytest
 from memory_world import (
@@ -13,7 +15,9 @@ from memory_world import (
     to_its_end,
     watch,
 )
-from module_world import ok, refused, said
+from module_world import ok, refused, said, settled, start
+from wcache.core.events import ClusterSeen
+from wcache.core.record import Precondition
 
 
 def with_a_plan(**options):
@@ -157,3 +161,73 @@ def test_only_osds_that_the_plan_gives_more_are_tried():
     ok(mgr.command("apply", plan_id=plan_id, trial=True))
     assert a_trial(mgr).trial.osd_ids == (2, 4)
     assert (a_trial(mgr).trial.plan_id, set(leased(raised(mgr)))) == (plan_id, {2, 4})
+
+
+def planned_modes(mgr, *hosts):
+    """A plan of cache modes for drives of these hosts; clients are not looked at."""
+    others = [name for name in mgr.probes if name not in hosts]
+    without = ",".join(
+        f"{name}:{drive.dev_name}" for name in others for drive in mgr.probes[name].drives.values())
+    return said(mgr, "plan", without=without)["plan_id"]
+
+
+def beside_plans(each=1):
+    """OSDs with memory, of drives whose mode has a verdict."""
+    mgr = a_mgr(hosts=6, ram_bytes=32 * GIB, each=each)
+    start(mgr, scope="class:hdd")
+    settled(mgr)
+    watch(mgr)
+    return mgr
+
+
+def test_a_trial_goes_on_beside_a_paused_plan_on_osds_that_the_plan_does_not_have():
+    mgr = beside_plans()
+    plan_id = planned_modes(mgr, "h0", "h1")
+    ok(mgr.command("apply", plan_id=plan_id))
+    ok(mgr.command("rollout pause", plan_id=plan_id))
+    mgr.settle()
+    kept = {osd for c in mgr.inside.rollouts[plan_id].rollout.changes for osd in c.treated}
+    told = said(mgr, "memory trial start", scope="class:hdd", osds=3, accept_cost=True)
+    assert told["trial_id"]
+    assert not kept & {*told["forecast"]["osds"]}
+    ok(mgr.command("rollout abort", plan_id=told["trial_id"]))
+    mgr.step(1.0)
+    error = mgr.command("memory trial start", scope="class:hdd", osds=6, accept_cost=True)[2]
+    assert f"plan {plan_id} is paused, with osd.{min(kept)}" in error
+    assert f"`ceph wcache rollout resume {plan_id}`" in error
+
+
+@pytest.mark.slow
+def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone():
+    mgr = beside_plans()
+    begun(mgr)
+    tried = {*shown(mgr)["osd_ids"]}
+    names = [name for name, probe in mgr.probes.items() for drive in probe.drives.values()
+             if {use.osd_id for use in drive.uses} & tried]
+    assert len(names) == len(tried)
+    mine, others = planned_modes(mgr, *names), planned_modes(mgr, *({*mgr.probes} - {*names}))
+    error = mgr.command("apply", plan_id=mine)[2]
+    assert f"memory trial t1 is under way, with osd.{min(tried)}" in error
+    world = mgr.engine.world()
+    for plan_id, missed in ((mine, True), (others, False)):
+        machine, cluster = mgr.inside.rollouts[plan_id], world.cluster
+        found = mgr.inside.looking.missed_now(machine, cluster, lambda: world)
+        assert (Precondition.NO_OTHER_PLAN in found) is missed
+    ok(mgr.command("apply", plan_id=others))
+    mgr.steps(60, 1.0)
+    assert mgr.inside.rollouts[others].rollout.status.value == "done"
+    answer = said(mgr, "campaign start", loads="depth1", drives_per_model=9, accept_cost=True)
+    assert any("memory trial t1 is under way, and has this host or OSD for itself" in line
+               for line in answer["forecast"]["skipped"])
+    assert not tried & {
+        osd_id for run in mgr.inside.runs.values() if not run.over for osd_id in run.spec.osd_ids}
+    # what was planned on such a drive all the same waits, and no plan compares with it
+    run = next(run for run in mgr.inside.runs.values() if not run.over)
+    run.state = replace(run.state, spec=replace(run.spec, experiments=(
+        replace(run.spec.experiments[0], osd_id=min(tried)),)))
+    mgr.step(1.0)
+    assert not run.under_way
+    assert f"waiting: memory trial t1 has osd.{min(tried)} for itself" in run.state.reason
+    seen = ClusterSeen((), 1, controls=(*sorted(tried), 90, 91, 92))
+    assert mgr.inside.looking.as_of_now(others, seen).controls == (90, 91, 92)
+    assert shown(mgr)["status"] == "running"
