@@ -66,11 +66,11 @@ STRIKES = {f.__name__: f for f in (kill_mgr, fail_over, turn_off_and_on, kill_os
 def begin(starved: Wcache) -> str:
     """Start a trial of both starved OSDs, once the cluster is fit for it; its id."""
     starved.cluster.wait_healthy(120, ignoring=["RECENT_CRASH"])
-    starved.wait("OSDs with their own targets", lambda: watched(starved), 120)
-    answer = starved.wait("a trial", lambda: starved(
+    # an OSD that was started anew is to be read twice
+    answer = starved.wait("a trial", lambda: watched(starved) and starved(
         "memory trial start", scope="class:starved", target_bytes=HIGH_BYTES, osds=2,
         period_s=PERIOD_S, accept_cost=True,
-    ), 60)
+    ), 300)
     return str(answer["trial_id"])
 
 
