@@ -12,7 +12,7 @@ from probes import MODULE, Probe, Wcache, kernel_view
 
 HDD = OsdLayout(device_class="hdd")
 OSDS = 5
-POOL = "wcache-clients"
+POOL, OBJECTS = "wcache-clients", 4096
 OPTIONS = {
     "throwaway_cluster": True, "poll_idle_s": 0.3, "settle_s": 0.1, "period_s": 1.0,
     "canary_wait_s": 1.0, "traffic_commits_min": 4, "lease_ttl_s": 30,
@@ -43,10 +43,12 @@ class Rig:
     @contextmanager
     def clients(self, depth: int) -> Iterator[None]:
         """Clients that keep so many small writes in flight, to objects on all OSDs."""
-        process = self.cluster.popen_inside(
-            ["rados", "-p", POOL, "bench", "3600", "write", "-b", "4096", "-t", str(depth),
-             "--no-cleanup"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cluster = self.cluster
+        script = cluster.project / "vstart-tests/worlds/writes_inside.py"
+        process = cluster.popen_inside(
+            [cluster.python_inside, str(script), str(cluster.conf), POOL, str(OBJECTS),
+             str(depth)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         try:
             yield
