@@ -276,7 +276,7 @@ def test_each_drive_is_decided_as_on_a_quiet_cluster_and_the_ill_ones_are_left_a
 
     rig.all_back()
     rig.cluster.start_osd(rig.dead)
-    rig.cluster.wait_clean(300)
+    rig.cluster.wait_clean(900)  # a busy machine moves data slowly
     quiet = wcache.wait_over(wcache.start_campaign(seed=8, **every), PATIENCE_S)
     print(quiet["status"], verdicts(quiet))
     decided = {osd_id: what for osd_id, what in verdicts(quiet).items() if what == THROUGH}
