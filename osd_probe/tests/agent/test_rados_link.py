@@ -1,5 +1,6 @@
 """A call that librados never ends is left behind with its connection, and a new one is made."""
 
+import gc
 import os
 import threading
 import time
@@ -107,6 +108,7 @@ def test_what_is_left_behind_is_bounded_and_said(link_to):
 @pytest.mark.slow
 def test_what_was_left_behind_ends_with_its_call_and_counts_no_more(link_to):
     bindings, link = link_to(hanging=10**6)
+    gc.collect()  # what earlier tests left open may be closed meanwhile, and counts for nothing
     open_before = len(os.listdir("/proc/self/fd"))
     for outage in range(1, 4):
         for _ in range(rados_link.LEFT_BEHIND_MAX):
@@ -121,4 +123,4 @@ def test_what_was_left_behind_ends_with_its_call_and_counts_no_more(link_to):
         assert bindings.shut == outage * rados_link.LEFT_BEHIND_MAX
         bindings.never.clear()
     assert link.close()
-    assert len(os.listdir("/proc/self/fd")) == open_before - len(("done_fd", "done_w"))
+    assert len(os.listdir("/proc/self/fd")) <= open_before - len(("done_fd", "done_w"))
