@@ -28,6 +28,7 @@ WORK = {**OPTIONS, "gate_by_load": False, "latency_limit_ms": 60_000}
 HOT_PGS, COLD_PGS = 32, 4
 UPMAP_EACH_S = 45.0
 SLOW_IOPS = 200  # of drives, as mClock is told: it lets backfill have a part of them
+CAPACITY = "osd_mclock_max_capacity_iops_ssd"
 PATIENCE_S = 1500.0
 BENCH = ("-b", "4096", "-t", "16", "--no-cleanup")
 
@@ -237,8 +238,7 @@ def nine(release: int) -> Iterator[Living]:
     with living(release, THREES, cold=(2, 5, 8), copies=3) as rig:
         for osd_id in rig.ill:
             rig.cluster.command(
-                "config set", who=f"osd.{osd_id}", name="osd_mclock_max_capacity_iops_ssd",
-                value=str(SLOW_IOPS),
+                "config set", who=f"osd.{osd_id}", name=CAPACITY, value=str(SLOW_IOPS)
             )
         rig.pool(MOVING, COLD, 1, 1)
         (number,) = [
@@ -276,7 +276,9 @@ def test_each_drive_is_decided_as_on_a_quiet_cluster_and_the_ill_ones_are_left_a
 
     rig.all_back()
     rig.cluster.start_osd(rig.dead)
-    rig.cluster.wait_clean(900)  # a busy machine moves data slowly
+    for osd_id in rig.ill:
+        rig.cluster.command("config rm", who=f"osd.{osd_id}", name=CAPACITY)
+    rig.cluster.wait_clean(300)
     quiet = wcache.wait_over(wcache.start_campaign(seed=8, **every), PATIENCE_S)
     print(quiet["status"], verdicts(quiet))
     decided = {osd_id: what for osd_id, what in verdicts(quiet).items() if what == THROUGH}

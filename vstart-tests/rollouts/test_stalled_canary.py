@@ -122,14 +122,28 @@ def test_a_canary_that_stalls_is_noticed_in_time_goes_back_and_nothing_else_is_t
         assert not rig.wcache.advice("hdd")["went_back"]
 
 
-def test_a_control_that_stalls_is_left_out_or_the_rollout_pauses(
-    rig: Rig, tidy: None, stall: Stall
+def test_a_step_is_held_while_a_control_is_stopped(rig: Rig, tidy: None, stopped: Stall):
+    """It is marked down, and of so few OSDs all miss a copy then."""
+    with rig.clients(DEPTH):
+        plan_id = rig.begin(rig.plan(scope=f"osd.{ALONE}"))
+        rig.wait_phase(plan_id, "blocks after")
+        stopped(CONTROL)
+        rig.wait_phase(plan_id, "held")
+        assert rig.changed() == {ALONE}
+        os.kill(rig.cluster.osd_pid(CONTROL), signal.SIGCONT)
+        shown = rig.end(plan_id)
+    assert shown["status"] == "done", shown
+    assert shown["judgement"]["verdict"] in ("no worse", "better")
+
+
+def test_a_control_whose_drive_stalls_is_left_out_or_the_rollout_pauses(
+    rig: Rig, tidy: None, starved: Stall
 ):
     with rig.clients(DEPTH):
         plan_id = rig.begin(rig.plan(scope=f"osd.{ALONE}"))
         rig.wait_phase(plan_id, "blocks after")
         assert CONTROL in rig.shown(plan_id)["step"]["controls"]
-        stall(CONTROL)
+        starved(CONTROL)
         shown: Dict[str, Any] = rig.end(plan_id)
     told = shown["judgement"] or {}
     print(f"\n{shown['status']}: {shown['reason'] or told.get('words')}")
