@@ -38,7 +38,7 @@ PACKAGES = ("prometheus", "prometheus-node-exporter")
 HEALTH = """# HELP ceph_health_detail healthcheck status by type (0=inactive, 1=active)
 # TYPE ceph_health_detail gauge
 ceph_health_detail{name="WCACHE_UNSAFE",severity="HEALTH_ERR"} 1
-ceph_health_detail{name="WCACHE_NOT_PINNED",severity="HEALTH_WARN"} 1
+ceph_health_detail{name="WCACHE_AGENT_SILENT",severity="HEALTH_WARN"} 1
 ceph_health_detail{name="WCACHE_RECOMMENDATION",severity="HEALTH_WARN"} 0
 # TYPE ceph_osd_commit_latency_ms gauge
 ceph_osd_commit_latency_ms{ceph_daemon="osd.0"} 12
@@ -226,7 +226,7 @@ def test_alerts_fire_where_a_check_is_raised_and_only_there(ask: Any) -> None:
         if one["state"] == "firing"
     }
     assert firing == {
-        ("WcacheDataAtRisk", "WCACHE_UNSAFE"), ("WcacheFinding", "WCACHE_NOT_PINNED"),
+        ("WcacheDataAtRisk", "WCACHE_UNSAFE"), ("WcacheFinding", "WCACHE_AGENT_SILENT"),
     }
 
 
