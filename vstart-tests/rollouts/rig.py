@@ -108,10 +108,10 @@ class Rig:
             assert shown["status"] in ("running", "rolling back"), shown
             return bool(shown["step"]["phase"] == phase and shown["applied"] >= applied)
 
-        self.wcache.wait(f"{plan_id} to be {phase}", there, 180)
+        self.wcache.wait(f"{plan_id} to be {phase}", there, 300)
 
     def end(
-        self, plan_id: str, timeout_s: float = 420.0, meanwhile: Callable[[], Any] = bool
+        self, plan_id: str, timeout_s: float = 600.0, meanwhile: Callable[[], Any] = bool
     ) -> Dict[str, Any]:
         """Until it is over or paused."""
         def over() -> bool:
