@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 import shapes
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore, MonLikeKv
-from module_world import a_mgr, measured
+from module_world import a_mgr, measured_anew
 from wcache.analysis import __main__ as analysis
 from wcache.ceph import compat
 from wcache.ceph.command import CommandFailed, parse
@@ -241,7 +241,7 @@ class Pages:
     """The page of a mgr that everybody may read."""
 
     def __init__(self) -> None:
-        self.site = Site(measured())
+        self.site = Site(measured_anew())
         self.site.tokens.refused = lambda token: "" if WORD(token) else "it is none"
 
 
