@@ -58,7 +58,7 @@ class CephSurroundings:
         try:
             from orchestrator import OrchestratorClientMixin, raise_if_exception
 
-            client = OrchestratorClientMixin()
+            client: Any = OrchestratorClientMixin()
             client.set_mgr(self._mgr)
             return raise_if_exception(getattr(client, method)(*args))
         except Exception as error:

@@ -65,7 +65,7 @@ class DriveModelService:
                     raise RefusedError(word.too_many)
                 orders.note("admin", drive_model, word.log)
                 word.store(orders)
-            stored = orders.is_stored((ACCEPTED_PROOFS if hostname else TRUSTED).prefix)
+            stored = orders.is_stored(ACCEPTED_PROOFS.prefix if hostname else TRUSTED.prefix)
         return {**word.about, "changed": word.changed, "stored": stored, **word.told}
 
     def _of_plp(self, world: World, drive_model: str, said: str, dry_run: bool) -> _Word:

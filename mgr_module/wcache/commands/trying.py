@@ -181,8 +181,8 @@ def _in_the_way(world: World) -> List[str]:
 
 
 def _last(world: World, scope: str) -> Optional[Campaign]:
-    found = (c for c in world.campaigns.values() if c.trial and c.options.scope == scope)
-    return max(found, key=lambda item: item.created_at_s, default=None)
+    found = [c for c in world.campaigns.values() if c.trial and c.options.scope == scope]
+    return max(found, key=lambda item: item.created_at_s) if found else None
 
 
 def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:

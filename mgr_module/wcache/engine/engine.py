@@ -181,8 +181,9 @@ class Engine(Orders):
             self._load()
 
     def _load(self) -> None:
-        for jobs in (self.runs, self.rollouts, self.trials):
-            jobs.clear()
+        self.runs.clear()
+        self.rollouts.clear()
+        self.trials.clear()
         self.archive.check_version()
         now_s = self.clock()
         self.watchdog.trusted_from_s = self.queue.trusted_from_s = now_s + CLUSTER_GRACE_S

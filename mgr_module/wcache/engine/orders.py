@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
 from ..core.automation.state import AutoState
 from ..core.change.change import UNFINISHED
@@ -17,6 +17,7 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.design import Periods
 from ..core.experiment.run_state import RunState
 from ..core.fleet.claims import Age
+from ..core.jobs import Job
 from ..core.verdict.foreign import Evidence, is_new
 from ..core.verdict.result import TrustedModel, TrustedModels
 from ..deployment.places import Deployment, RemovedHosts, entity_of
@@ -81,7 +82,8 @@ class Orders(Executor):
             # first in the queue: a mgr that takes over must find it
             self.persistence.save_frozen(frozen)
             self.note("admin", "cluster", "frozen" if frozen else "thawed")
-        for jobs in (self.runs, self.rollouts, self.trials) if frozen else ():
+        groups: Sequence[Mapping[str, Job]] = (self.runs, self.rollouts, self.trials)
+        for jobs in groups if frozen else ():
             for owner in open_jobs(jobs):
                 self.feed(owner, FREEZE)
         self.hear_store()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -46,25 +47,32 @@ from ..deployment.places import Deployment
 from ..options import Options
 from .under_way import Rollouts, Runs, domains_taken, leased, open_jobs, taken
 
+__all__ = ["Once", "World"]
 T = TypeVar("T")
 
 
-class Once(Generic[T]):
-    """A property that is worked out when it is asked for first, and holds no lock meanwhile.
+if TYPE_CHECKING:
+    # Ceph's mypy (1.9) takes no descriptor of ours for a property of a Protocol
+    from functools import cached_property as Once
+else:
 
-    `functools.cached_property` has one lock for all instances before Python 3.12: whoever works
-    something out waits for the engine's lock in it, and whoever has that lock would wait for it.
-    """
+    class Once(Generic[T]):
+        """A property that is worked out when it is asked for first, and holds no lock meanwhile.
 
-    def __init__(self, work: Callable[[Any], T]) -> None:
-        self._work = work
-        self.__doc__ = work.__doc__
+        `functools.cached_property` has one lock for all instances before Python 3.12: whoever
+        works something out waits for the engine's lock in it, and whoever has that lock would
+        wait for it.
+        """
 
-    def __get__(self, world: Any, owner: object = None) -> T:
-        # the value in the instance comes before this
-        found = self._work(world)
-        world.__dict__[self._work.__name__] = found
-        return found
+        def __init__(self, work: Callable[[Any], T]) -> None:
+            self._work = work
+            self.__doc__ = work.__doc__
+
+        def __get__(self, world: Any, owner: object = None) -> T:
+            # the value in the instance comes before this
+            found = self._work(world)
+            world.__dict__[self._work.__name__] = found
+            return found
 
 
 _ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "trusted", "accepted")
