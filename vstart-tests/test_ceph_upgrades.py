@@ -68,7 +68,7 @@ def test_history_verdicts_and_ways_back_outlast_two_upgrades_of_ceph(release: in
 
 
 def lived_through(wcache: Wcache, cluster: Cluster, probe: Probe) -> None:
-    """Decide and apply on 16, divide memory on 18, take all of it back on 20."""
+    """Decide and apply on 16, shrink memory on 18, take all of it back on 20."""
     before, drive = all_views(cluster), Path(cluster.osd_devices(0)["block"])
     cluster.ceph("config", "set", "osd", TARGET, str(1024 * MIB))
     of_all = targets(cluster)

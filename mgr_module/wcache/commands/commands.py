@@ -141,9 +141,7 @@ COMMANDS: Tuple[Command, ...] = (
         ("name=campaign_id,type=CephString", "name=before,type=CephString,req=false"), "r",
         "Show the runs and results of a campaign; with --before=ID compare two campaigns of "
         "--observe, with intervals",
-        lambda s, v, a: (
-            compared(v.world(), **a) if a.get("before") else campaign(v.world(), **a)
-        ),
+        lambda s, v, a: compared(v.world(), **a) if a.get("before") else campaign(v.world(), **a),
         lambda data: (compared_text if "comparison" in data else campaign_text)(data),
         fit=require_two,
     ),
