@@ -63,6 +63,18 @@ def test_status_says_from_where_an_osd_has_its_target():
     assert (ssd["source"], ssd["target_bytes"]) == ("default", 4 * GIB)
 
 
+def test_a_plan_that_changes_nothing_says_why_each_target_stays():
+    mgr = a_mgr(hosts=1)
+    watch(mgr)
+    (group,) = said(mgr, "memory recommend")["groups"]
+    why = [item["words"] for item in group["classes"]]
+    plan = said(mgr, "plan", knob="memory")
+    assert plan["changes"] == []
+    assert plan["left_alone"] == [f"h0: {words}" for words in why]
+    assert "hdd: stays at 4.0 GiB" in ok(mgr.command("plan", knob="memory", scope="class:hdd"))
+    assert "ssd: " not in ok(mgr.command("plan", knob="memory", scope="class:hdd"))
+
+
 def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     mgr = overcommitted()
     before = dict(mgr.config.kept)

@@ -66,7 +66,15 @@ def make_changes(
     if len(changes) > CHANGES_MAX:
         return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
                                   "of one plan: narrow it with --scope"))
-    return Wanted(tuple(changes), tuple(left))
+    return Wanted(tuple(changes), tuple(left if changes or left else _staying(asked, groups)))
+
+
+def _staying(asked: Asked, groups: Sequence[GroupAdvice]) -> List[str]:
+    """Say of each class on each group of hosts why its target stays."""
+    return [
+        f"{named(group.hosts)}: {item.words}" for group in groups for item in group.classes
+        if any(asked.wants(host, item.device_class) for host in group.hosts)
+    ]
 
 
 def raised_by(rollout: Rollout) -> Dict[int, int]:
