@@ -20,6 +20,7 @@ from module_world import (
     with_osds_on,
 )
 from wcache.ceph.view import CephTraffic
+from wcache.core.model import CacheMode
 
 PLAN = "ceph wcache plan"
 OFFER = (
@@ -249,3 +250,16 @@ def test_a_drive_of_a_removed_host_is_named_by_its_cache_domain():
     ok(mgr.command("agent rm", hostname="h1", host_is_gone=True))
     mgr.settle()
     assert "not measured: h1 domain-sd" in ok(mgr.command("try"))
+
+
+@pytest.mark.slow
+def test_where_the_budget_was_spent_before_a_pair_it_says_so_of_each_drive(monkeypatch):
+    mgr = a_mgr(experiment_seconds_max=5.0)
+    for probe in mgr.probes.values():
+        monkeypatch.setattr(probe, "latency_ns", dict.fromkeys(CacheMode, 20_000_000_000))
+    said(mgr, "try", accept_cost=True)
+    settled(mgr)
+    answer = said(mgr, "try")
+    assert answer["recommendations"] == []
+    assert "osd.0 sda depth1: few pairs; budget of 5 s is spent" in answer["lines"]
+    assert not any("nothing was decided" in line for line in answer["lines"])

@@ -254,11 +254,11 @@ def campaign_text(data: Mapping[str, Any]) -> str:
                   "off does, and the interval at 99%"]
         if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
             lines.append(BY_95)
-        lines += _undecided(r for r in data["results"] if not Verdict(r["verdict"]).decided)
+        lines += undecided(r for r in data["results"] if not Verdict(r["verdict"]).decided)
     if "compares" in data:
         lines += ["", f"compares {data['compares']}: A, B"]
         lines += [listing(VALUES, data["option_results"])] if data["option_results"] else []
-        lines += _undecided(r for r in data["option_results"] if not r["decided"])
+        lines += undecided(r for r in data["option_results"] if not r["decided"])
     lines += observed_text(data["observed"])
     lines += left_out(data["skipped"])
     return "\n".join(lines)
@@ -275,7 +275,8 @@ def runs_of(data: Mapping[str, Any]) -> List[Mapping[str, Any]]:
     ]
 
 
-def _undecided(results: Iterable[Mapping[str, Any]]) -> List[str]:
+def undecided(results: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Say of each experiment why it decided nothing, and why it ended."""
     return [
         f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
         + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))

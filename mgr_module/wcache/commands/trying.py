@@ -7,7 +7,7 @@ then what came out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..ceph.view import CephTraffic
 from ..core import codec
@@ -48,6 +48,7 @@ from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports
 from ..services.outlook import ending, periods_of, try_of
 from .campaigns import campaign as campaign_of
+from .campaigns import undecided
 from .recommend import Recommended, figures, to_change
 from .tables import cost_words, left_out, model_of, pauses, strict
 
@@ -282,11 +283,8 @@ def _answered(world: World, recommended: Recommended, data: Dict[str, Any]) -> L
     """What a campaign came to; its recommendations are put into the data."""
     campaign = campaign_of(world, data["campaign_id"])
     shown = recommended.answer(world)["recommendations"]
-    here = {(r["device_class"], str(r["drive_model"]), r["simulated"]) for r in campaign["results"]}
-    rows = data["recommendations"] = [
-        row for row in shown
-        if (row["device_class"], str(row["drive_model"]), row["simulated"]) in here
-    ]
+    here = {*map(_kind, campaign["results"])}
+    rows = data["recommendations"] = [row for row in shown if _kind(row) in here]
     # what a plan would change too
     others = [
         row for row in shown if row["to_change"] and row not in rows
@@ -304,6 +302,10 @@ def _offered() -> str:
         "ceph wcache auto recommend  # from now on measures new and unmeasured drives by itself, "
         "within daily limits; applies nothing"
     )
+
+
+def _kind(row: Mapping[str, Any]) -> Tuple[Optional[str], str, bool]:
+    return row["device_class"], str(row["drive_model"]), row["simulated"]
 
 
 def _named(row: Mapping[str, Any]) -> str:
@@ -330,6 +332,11 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
         for run in ended[:NAMED_MAX]
     ]
     lines += _unanalysed(campaign["results"])
+    # no pair was completed, so nothing is recommended by them
+    advised = {*map(_kind, rows)}
+    lines += undecided(
+        r for r in campaign["results"] if r["analysed"] and _kind(r) not in advised
+    )
     if not rows and not campaign["results"]:
         lines.append("nothing was decided: no measurement of a drive was completed")
     return lines
