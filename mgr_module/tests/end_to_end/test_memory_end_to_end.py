@@ -23,7 +23,7 @@ from wcache.core.config_database import Config
 from wcache.core.errors import NotReadyError
 from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
-from wcache.core.text import amount
+from wcache.core.text import amount, duration
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 RAM_BYTES = int(7.8 * GIB)
@@ -61,6 +61,15 @@ def test_status_says_from_where_an_osd_has_its_target():
     hdd, ssd = shown["osds"]
     assert (hdd["source"], hdd["target_bytes"]) == ("class", 3 * GIB)
     assert (ssd["source"], ssd["target_bytes"]) == ("default", 4 * GIB)
+
+
+def test_until_osds_were_watched_for_long_enough_it_says_for_how_long_they_are_at_most():
+    mgr = a_mgr(hosts=1)
+    mgr.memory.watch.read()
+    mgr.step()
+    (left_s,) = {row["known_in_s"] for row in said(mgr, "memory status")["osds"]}
+    _, _, error = mgr.command("memory trial start", scope="class:hdd", accept_cost=True)
+    assert f"with the target that it has, {duration(left_s)} more at most" in error
 
 
 def test_a_plan_that_changes_nothing_says_why_each_target_stays():

@@ -117,11 +117,11 @@ def why_not(host: HostFacts) -> str:
         )
     if host.room is None:
         return UNHEARD
-    silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
+    silent = [i for i in host.osds if i.osd.up and i.rates is None]
     if silent:
-        settling_s = max(item.settling_s for item in host.osds)
-        left = f", {duration(settling_s)} more" if settling_s else ""
-        names = named([f"osd.{osd_id}" for osd_id in silent])
+        left_s = max(max(i.settling_s, i.known_in_s) for i in host.osds)
+        left = f", {duration(left_s)} more at most" if left_s else ""
+        names = named([f"osd.{i.osd.osd_id}" for i in silent])
         return f"{names} was not watched for long enough with the target that it has{left}"
     if any(item.settling_s > 0 for item in host.osds):
         return "its OSDs are settling after a change of their targets"
