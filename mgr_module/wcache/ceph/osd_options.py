@@ -65,7 +65,7 @@ class CephOsdOptions:
     def values(
         self, osd_ids: Sequence[int], names: Sequence[str], timeout_s: float
     ) -> Mapping[int, Mapping[str, str]]:
-        """See OsdPrograms; all are asked at once."""
+        """Return by OSD what it says of its options; all OSDs are asked at once."""
         until_s = time.monotonic() + timeout_s
         asked = [
             (osd_id, name, self._osds.put(osd_id, {"prefix": "config get", "var": name}))

@@ -130,7 +130,7 @@ class CephStops:
     def ask(
         self, groups: Sequence[Sequence[int]], done: Callable[[int, bool], None]
     ) -> None:
-        """See Stops; in a thread."""
+        """Ask in a thread how many groups may stop together, and whether Ceph is upgraded."""
 
         def run() -> None:
             try:
@@ -195,7 +195,7 @@ class CephKeyring:
         self._mgr = mgr
 
     def make(self, entity: str, caps: Mapping[str, str]) -> bool:
-        """See that the key is there with these caps; False where it was."""
+        """Make the key, or give it these caps; False where it was there with them."""
         found = self._caps(entity)
         if found == dict(caps):
             return False

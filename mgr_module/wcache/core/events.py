@@ -274,7 +274,7 @@ class SaveRun:
 
 @dataclass(frozen=True)
 class LookAtCluster:
-    """See whether what must hold before a change does; answered with ClusterSeen.
+    """Look whether what must hold before a change does; answered with ClusterSeen.
 
     `groups` are the OSDs of each change that may be made together.
     """

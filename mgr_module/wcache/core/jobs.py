@@ -133,7 +133,7 @@ class Trial(Job, Protocol):
         """Where it is stored."""
 
     def abandoned(self, reason: str) -> Trial:
-        """See Job."""
+        """Return it as it ends where its own code raised; at `Begin` it takes everything back."""
 
     @property
     def holds(self) -> Optional[Holding]:

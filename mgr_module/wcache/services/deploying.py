@@ -78,7 +78,7 @@ class KeyWork:
         self._worker = InTurn("wcache-keys")
 
     def make(self, hostnames: Sequence[str]) -> KeyJob:
-        """See that these hosts have their keys; returns when done, or after a moment."""
+        """Make the keys that these hosts lack; returns when done, or after a moment."""
         return self._ask(KeyJob(tuple(hostnames), remove=False))
 
     def remove(self, hostname: str) -> KeyJob:

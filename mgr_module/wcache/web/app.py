@@ -173,7 +173,7 @@ class App:
         self.rest_until_s = 0.0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """See PEP 3333.  No exception leaves it."""
+        """Answer a request, as PEP 3333 has it.  No exception leaves it."""
         try:
             answer = self._answered(environ)
         except Response as response:

@@ -83,7 +83,7 @@ class SetOption:
 
 @dataclass(frozen=True)
 class AskCache:
-    """See that acknowledged data may be on the cache device of a backing drive alone, as it is now.
+    """Check that acknowledged data may be on a backing drive's cache device alone, as it is now.
 
     Fails with a RefusedError where it may not, or where it is not what was `agreed` to.
     """

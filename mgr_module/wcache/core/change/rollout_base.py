@@ -113,7 +113,7 @@ class RolloutBase:
 
     @property
     def waits_long(self) -> bool:
-        """See Job: by design, until its time has come."""
+        """Whether it waits by design, until its time has come."""
         return self.wake_at_s is not None
 
     @property
@@ -131,7 +131,7 @@ class RolloutBase:
 
     @property
     def may_turn_on(self) -> AbstractSet[DriveKind]:
-        """See Job; now, or at each power-on from now on."""
+        """The models it may yet turn on, now or at each power-on from now on."""
         return {
             change.kind.in_any_class for change, setting in self.rollout.mode_changes
             if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
@@ -141,7 +141,7 @@ class RolloutBase:
         return events.AgentSilent(said)
 
     def abandoned(self: Machine, reason: str) -> Machine:
-        """See Job: it stops where it is; what it was about to do is left for a rollback."""
+        """Stop it where it is; what it was about to do is left for a rollback."""
         said = one_line(f"not checked: {reason}")
 
         def left(change: Change) -> Change:

@@ -134,14 +134,14 @@ class Factorial(Design):
     periods_per_unit = len(factorial.CELLS)
 
     def modes(self, seed: int, slot: Slot) -> Tuple[CacheMode, ...]:
-        """See Design; in a settling check both go together: either transient shows."""
+        """Give both drives their modes, equal in a settling check: either transient shows."""
         if slot.checks:
             return (slot.mode(seed), slot.mode(seed))
         replicate, place = divmod(slot.number, self.periods_per_unit)
         return factorial.order(seed, replicate)[place]
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
-        """See Design; the periods of a pair need not be neighbours.
+        """Make pairs of periods that need not be neighbours.
 
         Of a replicate first the pair in which the other drive was in write back, then the one in
         which it was in write through.
@@ -162,17 +162,17 @@ class Factorial(Design):
         return tuple(found)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
-        """See Design; either of the two drives may be the one that differs."""
+        """Ask for it always: either of the two drives may be the one that differs."""
         return True
 
     def check_period(self, period: Period) -> None:
         factorial.crossed_mode(period)
 
     def check_turns(self, pairs: Sequence[Pair]) -> None:
-        """See Design: turns are part of the order here."""
+        """Check nothing: turns are part of the order here."""
 
     def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
-        """See Design; either drive of the factorial may be the one that the record is about."""
+        """Compare with the seed's order; the record may be about either drive of the factorial."""
         for first, second in factorial.replicates(pairs):
             four = sorted(
                 (p for pair in (first, second) for p in pair.periods),

@@ -75,32 +75,31 @@ class RunMachine:
 
     @property
     def waits_long(self) -> bool:
-        """See Job: never for as long, whenever its budget ends."""
+        """Say no: its budget ends it."""
         return False
 
     @property
     def waited_for(self) -> str:
-        """See Job; of an OSD's option no probe knows."""
+        """The host of its probe; "" for an OSD's option, of which no probe knows."""
         return self.spec.hostname if self.spec.option_osd is None else ""
 
     @property
     def hostnames(self) -> AbstractSet[str]:
-        """See Job."""
         return {self.spec.hostname}
 
     @property
     def may_turn_on(self) -> AbstractSet[DriveKind]:
-        """See Job; what it has turned on is being turned off where it is releasing."""
+        """The models it may yet turn on; none while it releases, which turns them off."""
         goes_on = self.state.status in (RunStatus.WAITING, RunStatus.RUNNING)
         return may_turn_on(self.spec) if goes_on else set()
 
     def stalled(self, said: str) -> events.Event:
-        """See Job; nobody waits for a release for ever."""
+        """Halt it; while it releases already, take its probe as silent: no release is for ever."""
         releasing = self.state.status is RunStatus.RELEASING
         return events.AgentSilent(said) if releasing else events.Halt(said)
 
     def abandoned(self: Machine, reason: str) -> Machine:
-        """See Job: whether its domains are as before, only the probe can say."""
+        """Return it as aborted: whether its domains are as before, only the probe can say."""
         never_held = self.state.status is RunStatus.WAITING or self.spec.observes
         state = replace(
             self.state, status=RunStatus.ABORTED, reason=one_line(reason), restored=never_held,

@@ -207,7 +207,7 @@ def comparable(name: str) -> Option:
 
 
 def left_dirty(name: str, value: str, state: DriveState) -> Optional[int]:
-    """See `Option.left_dirty`; 0 of an option that this version does not know."""
+    """Return the bytes to be written back; 0 of an option that this version does not know."""
     found = BY_NAME.get(name)
     return 0 if found is None else found.left_dirty(value, state)
 

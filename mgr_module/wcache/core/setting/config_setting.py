@@ -65,7 +65,7 @@ class ConfigSetting(Setting):
     # ---- what a rollout asks for, and what the answers mean: see Setting
 
     def look(self, later: Sequence[ConfigEdit]) -> ConfigRequest:
-        """See Setting; the values of all changes that come later are read too.
+        """Say what reads the values of this change, and of all that come later.
 
         A plan is made from what was there: where that has moved, none of the rest is made.
         """
@@ -88,7 +88,7 @@ class ConfigSetting(Setting):
         return Looked()
 
     def as_found(self, outcome: object) -> ConfigSetting:
-        """See Setting: what is there already is not ours to take back."""
+        """Return it with what is there already as the prior: that is not ours to take back."""
         read = outcome.read if isinstance(outcome, ConfigState) else ()
         edits = tuple(
             replace(edit, prior=edit.value) if same(value, edit.value) else edit
@@ -100,7 +100,7 @@ class ConfigSetting(Setting):
         return ConfigRequest(self.edits, expect=self.expect)
 
     def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
-        """See Setting; the values that were read say it."""
+        """Judge by the values that were read."""
         if not isinstance(outcome, ConfigState) or not outcome.request.write:
             return Made.UNSURE, UNEXPECTED
         missing = [edit.who for edit, value in outcome.read if not same(value, edit.value)]
@@ -120,7 +120,7 @@ class ConfigSetting(Setting):
         return (Made.WRONG if ours else Made.NOT), why
 
     def back(self, warrant: Warrant) -> ConfigRequest:
-        """See Setting; last first, and what others have changed since is left alone."""
+        """Take edits back, the last one first; leave alone what others have changed since."""
         return ConfigRequest(
             tuple(edit.inverse for edit in reversed(self.edits)), others_stay=True,
             expect=tuple(item.inverse for item in self.expect),

@@ -80,7 +80,7 @@ class CacheModeSetting(DriveSetting):
 
     @property
     def gone(self) -> str:
-        """See DriveSetting: a host that was reset brings a drive back as its firmware has it."""
+        """Words for a mode that a reset of the host or another program has taken."""
         return (
             f"is no longer in {self.goal}, the mode that was judged: a reset of the host or "
             "another program has changed it"
@@ -99,7 +99,6 @@ class CacheModeSetting(DriveSetting):
     # ---- see Setting
 
     def apply(self, warrant: Warrant) -> ApplyRequest:
-        """See Setting; with what was there before it."""
         return ApplyRequest(
             self.domain.domain_id, warrant.action_id, self.before, self.after, warrant.turn_on,
             warrant.lasts, warrant.throwaway, warrant.prior,
@@ -153,7 +152,7 @@ class OptionSetting(DriveSetting):
 
     @property
     def unjudged(self) -> bool:
-        """See Setting: it ends that, and from then on clients wait for the backing drive."""
+        """Whether it ends bcache's write back: then clients wait for the backing drive."""
         return bool(self._dirty_in) and self.before == self._dirty_in
 
     @property
@@ -185,7 +184,7 @@ class OptionSetting(DriveSetting):
         return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
 
     def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
-        """See DriveSetting; the cache mode is a setting of its own."""
+        """Compare options alone: the cache mode is a setting of its own."""
         if not prior.known:
             return super().differs(prior, read)
         for drive in prior.drives:
@@ -218,7 +217,7 @@ class OptionSetting(DriveSetting):
         return ""
 
     def left(self, value: str, outcome: StateOutcome) -> str:
-        """See DriveSetting: dirty data is to be written back."""
+        """Say how much dirty data is still to be written back."""
         left = [left_dirty(self.option, value, state) for state in outcome.after]
         rates = [one.rate_bytes_s or 0 for one in outcome.bcache if not one.is_cache]
         known = [count for count in left if count is not None]
@@ -227,7 +226,7 @@ class OptionSetting(DriveSetting):
 
     @property
     def gone(self) -> str:
-        """See DriveSetting: a reboot brings drives back as they boot."""
+        """Words for a value that a reboot of the host or another program has taken."""
         reboot = "" if self.lasts_by_itself else "a reboot of the host or "
         return (
             f"no longer has {self.goal}, which was judged: {reboot}another program has changed it"
@@ -244,7 +243,7 @@ class OptionSetting(DriveSetting):
     # ---- see Setting
 
     def looked(self, outcome: object, warrant: Warrant) -> Looked:
-        """See Setting; a plan is made from what was there."""
+        """Refuse too where drives no longer have what the plan was made from."""
         found = super().looked(outcome, warrant)
         if not found.prior.known or not isinstance(outcome, DrivesOutcome):
             return found
@@ -253,7 +252,6 @@ class OptionSetting(DriveSetting):
         return Looked(f"{why} and {self.was}; make a new plan") if why else found
 
     def apply(self, warrant: Warrant) -> ApplyOptionRequest:
-        """See Setting; with what was there before it."""
         return ApplyOptionRequest(
             self.domain.domain_id, warrant.action_id, self.option, self.before, self.after,
             warrant.prior, self.shared if self.needs_consent and warrant.writeback else None,

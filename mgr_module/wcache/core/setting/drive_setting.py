@@ -164,7 +164,7 @@ class DriveSetting(Setting):
         return Looked("", prior, tuple(wear))
 
     def is_still(self, outcome: object) -> str:
-        """See Setting; by a look at its drives, which a reset may have changed by itself."""
+        """Look at its drives, which a reset may have changed by itself."""
         if isinstance(outcome, FailureOutcome):
             return f"could not be read after it was judged: {outcome.message}"
         drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
@@ -204,7 +204,7 @@ class DriveSetting(Setting):
         )
 
     def went_back(self, outcome: object, prior: Prior) -> WayBack:
-        """See Setting; back is what was read and equals the prior state."""
+        """Count it as undone only when the state read back equals the prior state."""
         if isinstance(outcome, FailureOutcome):
             return WayBack(outcome.message, outcome.doubt)
         if not isinstance(outcome, StateOutcome):

@@ -183,7 +183,7 @@ class TrialMachine(jobs.Trial):
 
     @property
     def over(self) -> bool:
-        """See Job: nothing is leased and nothing under way."""
+        """Whether nothing is leased and nothing under way."""
         return self.trial.status in (TrialStatus.DONE, TrialStatus.STOPPED)
 
     @property
@@ -192,7 +192,7 @@ class TrialMachine(jobs.Trial):
 
     @property
     def holds(self) -> Optional[Holding]:
-        """See Trial; who owes a lease to OSDs that are down alone can wait."""
+        """The OSDs that it leases to; None where those that it owes a way back are all down."""
         if self.over or self._only_down:
             return None
         words = f"memory trial {self.trial.trial_id}"
@@ -213,7 +213,7 @@ class TrialMachine(jobs.Trial):
         return f"{said}, about {roughly(left_s)} left", 1.0 - left_s / trial.seconds
 
     def abandoned(self, reason: str) -> TrialMachine:
-        """See Job; with `Begin` it takes all leases back."""
+        """Return it as it ends where its own code raised; at `Begin` it takes all leases back."""
         return self if self.over else TrialMachine(self._ending(reason), self.epoch)
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:

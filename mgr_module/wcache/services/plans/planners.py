@@ -191,7 +191,7 @@ class _Together(Planner):
         self._knobs = knobs
 
     def plan(self, asked: Asked, world: World) -> Wanted:
-        """See Planner; a knob of which nothing is known is left alone where another has some."""
+        """Return the changes of all knobs; leave out one that is not ready if others are."""
         changes: List[Change] = []
         left: List[str] = []
         unready: List[NotReadyError] = []

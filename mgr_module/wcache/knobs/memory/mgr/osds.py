@@ -157,7 +157,6 @@ class TrialOsds:
     def ask(
         self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
     ) -> None:
-        """See OsdWork."""
         self.run(lambda: self._asked(request, goes_on, done))
 
     def close(self, owed: Iterable[int], given: Sequence[int]) -> None:

@@ -118,7 +118,7 @@ class MemoryPlanner(Planner):
         ), *new))
 
     def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
-        """See Planner: a larger target is leased on some OSDs of a class, in blocks."""
+        """Return a trial that leases a larger target to some OSDs of a class, in blocks."""
         return self.trials.of_plan(rollout, world)
 
     def findings(self, world: World) -> Sequence[Finding]:
@@ -148,7 +148,7 @@ class MemoryPlanner(Planner):
         ]
 
     def pauses_s(self, emptied: Iterable[int]) -> Mapping[int, float]:
-        """See Planner: the bins are to reach back to after it, and two readings are needed."""
+        """Return how long until age bins reach back to after it, with time for two readings."""
         known = self.watch.by_osd()
         reach_s = {osd_id: known[osd_id].last.reach_s for osd_id in emptied if osd_id in known}
         return {osd_id: each_s + READINGS_S for osd_id, each_s in reach_s.items() if each_s}

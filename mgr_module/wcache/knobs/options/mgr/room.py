@@ -63,7 +63,7 @@ class OptionsPlanner(Planner):
         )
 
     def tick(self, world: World) -> None:
-        """See Planner: which hosts have values that `auto` would change, now and then."""
+        """Look now and then which hosts have values that `auto` would change."""
         if world.now_s < self._due_s:
             return
         self._due_s = world.now_s + WISHES_EVERY_S
@@ -75,7 +75,7 @@ class OptionsPlanner(Planner):
         return self._wishes
 
     def findings(self, world: World) -> Sequence[Finding]:
-        """See Planner: what a plan gave and is not there any more."""
+        """Find what a plan gave and what is not there any more."""
         plans = [plan for plan in world.plans if plan.plan_id not in world.open_plans]
         if not plans:
             return ()
