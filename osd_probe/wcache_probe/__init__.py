@@ -1,1 +1,1 @@
-"""The host side of wcache: reads and toggles write caches under a lease."""
+"""The host side of wcache: reads drives' write caches, toggles them under a lease."""

@@ -1,4 +1,4 @@
-"""The probe's loop: ask the mgr, have done what it says, and restored what nobody speaks for.
+"""The probe's loop: ask the mgr, have done what it says, restore what nobody speaks for.
 
 The loop only calls, and keeps the lease; it touches no drive and no file.  All that may hang is
 the worker's (`worker.py`): what has to be restored, which comes before everything else, and then

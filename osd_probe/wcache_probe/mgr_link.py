@@ -1,4 +1,4 @@
-"""What crosses the line between probe and mgr, checked on our side of it."""
+"""Messages to or from the mgr, checked on the probe's side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wcache-probe prove`: does the toggle of a drive behind a translation take, and come back?
+"""`wcache-probe prove`: does the toggle of a drive behind a translation take, both ways?
 
 One blank drive stands for its model behind its adapter.  Journal, pin, read back, both ways and
 directions, and the prior state again: the order of any change.  After a crash the probe's next

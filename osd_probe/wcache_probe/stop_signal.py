@@ -1,4 +1,4 @@
-"""What ends and wakes the waits of the probe, and what systemd hears: that the loop goes on.
+"""What ends or wakes the waits of the probe, with what systemd hears of its loop.
 
 SIGTERM, SIGINT and SIGHUP are something that every wait can be woken by: a pipe and not a
 threading.Event, which set inside a signal handler takes a lock that the interrupted code may hold.

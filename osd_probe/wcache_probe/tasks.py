@@ -1,4 +1,4 @@
-"""Does the tasks of the mgr: reads, times and switches drives, and says what became of it."""
+"""The tasks of the mgr: each is done here (read, time, switch), then answered."""
 
 from __future__ import annotations
 

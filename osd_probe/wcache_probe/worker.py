@@ -1,4 +1,4 @@
-"""The one thread that touches drives and the state folder, beside the loop that calls the mgr.
+"""The one thread that touches drives, beside the loop that calls the mgr.
 
 The kernel lets nobody out of an fsync, or of the opening of a device, before the device has
 answered; a process with a thread in there cannot even be killed.  So the loop does nothing of

@@ -1,1 +1,1 @@
-"""Statistics with numpy and scipy; imported only in a child process, never in a mgr."""
+"""The statistics (numpy, scipy); imported only in a child process, never in a mgr."""

@@ -1,4 +1,4 @@
-"""The verdict of one experiment, with the reasons and the doubts."""
+"""The verdict of one experiment, with its reasons."""
 
 from __future__ import annotations
 

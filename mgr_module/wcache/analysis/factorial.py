@@ -1,4 +1,4 @@
-"""What a 2x2 factorial says of one of its two drives, and how far that hangs on the other.
+"""The statistics of a 2x2 factorial, for one of its two drives.
 
 Three statistics of each replicate (four periods, one in each combination of modes): the
 drive's difference while the other one was in write back, the same in write through, and

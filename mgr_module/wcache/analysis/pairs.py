@@ -1,4 +1,4 @@
-"""A record's pairs of periods: whether they can be true, and the log difference of each.
+"""A record's pairs of periods: checked, then the log difference of each.
 
 The statistic of a pair is the difference, write back minus write through, of the two
 periods' median log latencies; for an OSD's counters, which keep only sums, of their

@@ -1,4 +1,4 @@
-"""Percentiles of latencies: of samples, and of histograms of client writes.
+"""Percentiles of latencies, from samples or from histograms of client writes.
 
 Buckets of these histograms are a factor of two wide, and within its bucket a percentile is
 interpolated in the log of latency.  That is no measurement: a shift of a tenth can move it by

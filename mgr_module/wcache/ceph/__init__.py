@@ -1,1 +1,1 @@
-"""Everything that talks to Ceph, and what differs between its releases."""
+"""Everything that talks to Ceph, whatever its release."""

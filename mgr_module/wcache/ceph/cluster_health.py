@@ -1,4 +1,4 @@
-"""What Ceph's health, flags and PG states say of the cluster, and of which OSDs.
+"""What of the cluster's health keeps wcache away from its OSDs.
 
 `health.py` says what each forbids.  A mute hides a check and cures nothing: OSDs that a muted
 check names stay ill, and what it does not name is not kept.

@@ -1,4 +1,4 @@
-"""Sends commands to OSDs and mons from the mgr and waits for the answer, with a time-out."""
+"""Commands from the mgr to an OSD or a mon, whose answer is waited for with a time-out."""
 
 from __future__ import annotations
 

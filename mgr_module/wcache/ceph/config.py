@@ -1,4 +1,4 @@
-"""Reads and writes the mons' config database, and hosts' labels at cephadm as part of it."""
+"""The mons' config database, read or changed by commands; cephadm's host labels with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health checks and progress events: those that wcache raises, and what Ceph's own mean.
+"""Health checks: those that wcache raises, beside what Ceph's own mean.
 
 The table of Ceph's checks, flags and PG states was read in the source of Ceph 18.2.7 and 20.2.4,
 and in the programs of 16.2.15.

@@ -1,4 +1,4 @@
-"""Measures OSDs from the mgr: `osd bench`, and the OSD's own counters, in threads.
+"""Measures OSDs from the mgr, in threads: by `osd bench` or the OSD's own counters.
 
 Depth 1 is `osd bench` with count = size: one write, acknowledged when it is committed.
 The counters of the OSD's own traffic are read at the edges of a period and in between,

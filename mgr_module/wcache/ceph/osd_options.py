@@ -1,4 +1,4 @@
-"""What OSDs are told by `ceph tell`: options at run time, and a bench by mClock's recipe."""
+"""What OSDs are told by `ceph tell`: an option at run time, or a bench by mClock's recipe."""
 
 from __future__ import annotations
 

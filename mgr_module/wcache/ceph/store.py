@@ -1,4 +1,4 @@
-"""Values in the mons' key-value store: long ones packed and cut, each write answered by a mon.
+"""Values in the mons' key-value store: long ones packed, each write answered by a mon.
 
 `MgrModule.set_store` fills the mgr's own copy before the mons have answered and drops their
 return code (Ceph, src/mgr/ActivePyModules.cc), so neither its silence nor reading back proves

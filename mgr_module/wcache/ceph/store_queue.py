@@ -1,4 +1,4 @@
-"""Queues what the module stores, and says when the mons have it.
+"""The queue of what the module stores: it says when the mons have it.
 
 Mons may take long (a slow disk, an election), so a thread of its own writes, and nobody waits
 for it under a lock.  There are two lanes.  Batches are made in order, and whoever queued one

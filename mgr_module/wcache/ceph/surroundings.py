@@ -1,4 +1,4 @@
-"""What runs this cluster: its orchestrator, where its OSDs are and may stop, and probes' keys."""
+"""What surrounds wcache in a cluster: its orchestrator, which OSDs may stop, probes' keys."""
 
 from __future__ import annotations
 

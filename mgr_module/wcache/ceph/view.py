@@ -1,4 +1,4 @@
-"""The cluster as the mgr has it, and nobody is asked: its maps, and counters that OSDs send it."""
+"""The cluster as the mgr has it, with nobody asked: its maps, its copies of counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the web page needs of the mgr: its options, certificates, address, and a place in the map.
+"""What the web page needs of the mgr: options, certificates, its address, tokens.
 
 Certificates are in the mons' store, as the dashboard's are: `ceph config-key set
 mgr/wcache/web/crt -i CERT.pem`, and `mgr/wcache/ID/web/crt` for one mgr alone.

@@ -1,1 +1,1 @@
-"""`ceph wcache ...`: the table of commands, what they show, and how it looks."""
+"""`ceph wcache ...`: the table of commands, with what they show."""

@@ -1,4 +1,4 @@
-"""`ceph wcache ...`: the table of commands, and what turns a call into an answer.
+"""`ceph wcache ...`: the table of commands, with what turns a call into an answer.
 
 Parse, call, format: no decisions here.  A command declares its arguments in Ceph's own
 notation (src/mon/MonCommands.h), so `ceph wcache -h` knows them.  An argument is never

@@ -1,4 +1,4 @@
-"""`ceph wcache drive-model ...`: what is known of each drive model, and an admin's word for it."""
+"""`ceph wcache drive-model ...`: what is known of each drive model, also by an admin's word."""
 
 from __future__ import annotations
 

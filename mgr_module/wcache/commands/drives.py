@@ -1,4 +1,4 @@
-"""Drives of OSDs: each or by kinds, their load, their controllers, and what loads volumes anew."""
+"""Drives of OSDs, each or by kinds, with their load, their controllers, their volumes."""
 
 from __future__ import annotations
 

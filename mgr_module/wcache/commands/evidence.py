@@ -1,4 +1,4 @@
-"""`ceph wcache evidence ...`: verdicts of other clusters, taken in and out."""
+"""`ceph wcache evidence ...`: verdicts that one cluster hands to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`option ls` and `option show`: what may be changed beside the cache mode, and what it is now."""
+"""`ceph wcache option ...`: what may be changed beside the cache mode, with its values now."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`ceph wcache recommend`: a cache mode for each device class and drive model.
-
-And `load ls`: the load of OSDs by which benches are weighted.
-"""
+"""`ceph wcache recommend`: a cache mode for each drive model of a device class."""
 
 from __future__ import annotations
 

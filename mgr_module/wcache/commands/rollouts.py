@@ -1,4 +1,4 @@
-"""`ceph wcache plan ls` and `rollout show`: how far plans are."""
+"""`ceph wcache plan ls`, `rollout show`: how far plans are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe and a module of different protocols still say to each other.  It never changes.
+"""What a probe still says to a module of another protocol, or hears from it.  It never changes.
 
 Four messages, of which every version ever made reads and writes these bytes and means the same:
 *hello* (who asks: the first fields of what a probe of any protocol sends), *nothing* (call again

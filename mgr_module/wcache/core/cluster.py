@@ -1,4 +1,4 @@
-"""What the module knows of the cluster's OSDs, and how loads and drives belong together."""
+"""What the module knows of the cluster's OSDs, with the roles that drives play for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict JSON for frozen dataclasses: bounded, typed, and with one clear line when refused.
+"""Strict JSON for frozen dataclasses: bounded, typed, with one clear line when refused.
 
 What crosses a trust boundary (a probe's post, a stored value, a
 record file) is decoded here against the dataclass that describes it.  Nothing is

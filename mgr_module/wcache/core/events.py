@@ -1,4 +1,4 @@
-"""Events the state machines take and actions they return; plain data, no behaviour."""
+"""What crosses the edge of a state machine: events in, actions out; plain data, no behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history: lines of the audit log, what each is about, and which of them are wanted."""
+"""The history: lines of the audit log by what each is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doors between the pure core and the world: one Protocol each.
+"""The doors from the pure core to the world: one Protocol each.
 
 Every port has a real adapter, and one of test equipment, on which the whole product runs.
 """

@@ -1,4 +1,4 @@
-"""What mgr and probe say to each other: tasks down, posts up, both data and versioned.
+"""The protocol of mgr with probe: tasks down, posts up, all of it versioned data.
 
 The probe calls `wcache agent poll` and `wcache agent post`; both answer with a
 `PollReply`, so a post can be answered with the next task at once.  A message of

@@ -1,4 +1,4 @@
-"""The record of an experiment: raw samples and all that a decision needs, immutable.
+"""The record of an experiment: raw samples with all that a decision needs, immutable.
 
 A record is what analysis reads, wherever it runs: in the mgr's child process, in
 `wcache analyze FILE` on a laptop.  It is written once, when its experiment ends, and

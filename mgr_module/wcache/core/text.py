@@ -1,4 +1,4 @@
-"""Answers as they are printed: numbers with their units and aligned tables, or rows of JSON.
+"""Answers as they are printed: numbers with their units, aligned tables, commands to paste.
 
 Commands that are printed for people to type; no other file makes one.
 

@@ -1,4 +1,4 @@
-"""Every type that is stored or sent has a number, and a reader reads it before the fields.
+"""The number of every type that is stored or sent: a reader reads it before the fields.
 
 The class says it: `VERSION`, and in `READS` the older numbers whose values still mean the
 same here (0: a value without a number).  A value of any other number is refused, whatever its

@@ -1,1 +1,1 @@
-"""How a probe gets onto a host: its key, and what an admin applies or runs for it."""
+"""How a probe gets onto a host: its key, with what an admin applies or runs for it."""

@@ -1,4 +1,4 @@
-"""Where probes run, in which form, and who is believed about it.
+"""Where probes run: in which form, on whose word.
 
 Whoever has an OSD's key can write what its metadata says, and move it in CRUSH (MonCap.cc,
 profile osd).  So neither makes a host that nobody has read: the hosts are the orchestrator's,

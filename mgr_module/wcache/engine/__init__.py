@@ -1,1 +1,1 @@
-"""Carries out what the machines of the core ask for, and keeps what must survive."""
+"""Carries out what the machines of the core ask for; keeps what must survive."""

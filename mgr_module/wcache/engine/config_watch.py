@@ -1,4 +1,4 @@
-"""Reads the mons' config database again and again, and makes the edits that rollouts ask for.
+"""The mons' config database, read again at intervals; edited where rollouts ask for it.
 
 The mons may be slow to answer, so all of it is done in a thread of its own and nothing
 waits for it: `config` is what the last reading found.

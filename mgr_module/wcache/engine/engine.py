@@ -1,4 +1,4 @@
-"""The one lock, the queue of events and the loop's turn: all that others see of the engine.
+"""The engine as others see it: one lock, a queue of events, the turn of its loop.
 
 Nothing slow happens under the lock: that works elsewhere and puts its answers into queues,
 which `tick` drains.  A lease is renewed by progress: probes hear of it only while whole ticks

@@ -1,4 +1,4 @@
-"""The machines and the parts that do what they want, each by itself: one that fails ends alone.
+"""Carries out what machines want, each by itself: one that fails ends alone.
 
 Whoever calls this holds the engine's lock.  A step that needs what was stored before it is
 taken when the mons have that (`StoreGate`).  A machine that raises is ended and reported, and

@@ -1,4 +1,4 @@
-"""The hosts as the module knows them: their probes, last reports and open tasks."""
+"""The hosts as the module knows them: their probes, last reports, open tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the load profiles of measured OSDs: a reading of their counters now and then.
+"""The load profiles of measured OSDs, from readings of their counters at intervals.
 
 Only OSDs that a result stands on are read, so that the cost does not grow with the
 cluster.  A profile is that of one OSD, and counts for the measured drives that are under it

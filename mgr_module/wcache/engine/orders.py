@@ -1,4 +1,4 @@
-"""Orders of admins and `auto`, given by whoever has the engine's lock."""
+"""Orders of admins or of `auto`, given by whoever has the engine's lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores where machines stand, has ended records analysed, tries again, and forgets the old."""
+"""Persistence of runs, rollouts, trials, records: tried again where it fails; the old go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe's call changes, and what the probe hears, of another protocol too.
+"""What a probe's call changes, with what the probe hears, of another protocol too.
 
 Whoever calls has checked the message.
 

@@ -1,4 +1,4 @@
-"""What the parts of the engine share, and what is under way: runs, plans and trials, and where.
+"""What is under way (runs, plans, trials), as the parts of the engine share it.
 
 A bench call that goes on after its run is one of them (`Shared.reserved`).
 """

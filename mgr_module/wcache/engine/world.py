@@ -1,4 +1,4 @@
-"""What there is at one moment: the frozen value that views, findings, guards and planners go by.
+"""What there is at one moment: the frozen value that views, guards or planners go by.
 
 `Engine.world` makes one: the engine's lock is held only for that.  The maps are fetched and what
 follows is worked out on first use, once, and without the lock.  A test makes one by hand, with no

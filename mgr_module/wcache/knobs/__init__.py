@@ -1,1 +1,1 @@
-"""What wcache can recommend and change, a folder for each; its `mgr/` runs in a mgr only."""
+"""What an admin may plan, a folder for each; its `mgr/` runs in a mgr only."""

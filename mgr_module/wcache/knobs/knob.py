@@ -1,4 +1,4 @@
-"""What a knob is to the rest: its name, the options it goes by, and what a plan is asked for.
+"""What a knob is to the rest: its name, the options it goes by, what a plan of it is.
 
 The cache domains of hosts in the order in which plans go through them.
 """

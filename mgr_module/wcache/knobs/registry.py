@@ -1,4 +1,4 @@
-"""All knobs there are: a new one is a folder beside this file, and its lines here.
+"""All knobs there are: a new one is a folder beside this file with its lines here.
 
 A `Knob` of a folder says what the knob is, and has what of it runs in a mgr.  Everybody else
 loops over what stands here, and names no knob.

@@ -1,4 +1,4 @@
-"""`ceph wcache auto`: begins what an admin would, by the same services and under their guards."""
+"""`ceph wcache auto`: begins what an admin would, by the same services under their guards."""
 
 from __future__ import annotations
 

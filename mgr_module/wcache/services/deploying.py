@@ -1,4 +1,4 @@
-"""A probe comes, a probe goes: `ceph wcache agent add` and `agent rm`, and their keys.
+"""A probe comes or goes: `ceph wcache agent add`, `agent rm`, with their keys.
 
 A key is made and fetched, never shown: what is printed has it carried by the orchestrator,
 or by the admin's own `ceph auth get`.

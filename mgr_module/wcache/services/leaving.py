@@ -1,4 +1,4 @@
-"""`ceph wcache leave`: what was changed goes back or stays, and all else of wcache goes.
+"""`ceph wcache leave`: what was changed goes back or stays; all else of wcache goes.
 
 Each step stands by itself.  What a step waits for is said, and the same command goes on with it:
 nothing is begun any more and what is under way ends; plans go back, the newest first, or stay; the

@@ -1,4 +1,4 @@
-"""What is expected: the gain of all plans, what waits, what follows, and when a campaign ends.
+"""What is expected: the gain of all plans, what waits, what follows, when a campaign ends.
 
 What follows is by a table of states.  One state has one command, whichever command, page or report
 tells of it: it moves the state on, or shows what is waited for.

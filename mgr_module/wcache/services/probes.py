@@ -1,4 +1,4 @@
-"""What a probe's calls do, and how much one host may ask for.
+"""What a probe's calls do, within what one host may ask for.
 
 Everything a probe says is judged here before the engine hears of it; a message that comes
 twice changes nothing.

@@ -1,1 +1,1 @@
-"""The module's web page: it reads what the commands answer, and can change nothing."""
+"""The module's web page: it reads what the commands answer; it can change nothing."""

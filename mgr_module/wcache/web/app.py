@@ -1,4 +1,4 @@
-"""The WSGI application: who may come in, which page it is, and how it goes out.
+"""The WSGI application: who may come in, which page it is, how it goes out.
 
 Nothing here changes anything: GET and HEAD read, and POST takes the token of the login form.
 

@@ -1,4 +1,4 @@
-"""The page's web server: cheroot's, which the mgr's dashboard and prometheus modules use too.
+"""The page's web server: cheroot's, as other modules of the mgr use it.
 
 Its defaults set no bounds, so each bound is set here.  CherryPy's engine, which those modules
 share, is never used.  cheroot is imported here only, when the page is switched on: a mgr may lack

@@ -1,4 +1,4 @@
-"""The pages: each a function of what the commands answer, to a template and its values."""
+"""The pages: each a function from what the commands answer to a template with its values."""
 
 from __future__ import annotations
 

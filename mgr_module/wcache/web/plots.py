@@ -1,6 +1,4 @@
-"""Plots of the page: drive models now and in the better mode; an experiment's distributions, its
-interval, the level of its periods.
-"""
+"""Plots of the page: of drive models now or in the better mode, of the parts of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's server, switched on and off by the module's options while the mgr runs.
+"""The page's server, which the module's options switch while the mgr runs.
 
 What serves it is in `cheroot_server.py`.
 """

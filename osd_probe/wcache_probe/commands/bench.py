@@ -1,4 +1,4 @@
-"""`wcache-probe bench` and `time`: score one device by what commits take on it, or time flushes.
+"""`wcache-probe bench`, `time`: score one device by what commits take on it, or time flushes.
 
 It needs no mgr and no right in a cluster.  By itself it only reads and flushes, so any device
 will do, also an OSD's.  With --consent it writes to a blank one that nothing uses, and in both

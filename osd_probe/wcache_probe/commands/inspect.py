@@ -1,4 +1,4 @@
-"""`wcache-probe look` and `inspect`: the drives of this host, and a score of each with its reasons.
+"""`wcache-probe look`, `inspect`: the drives of this host, each with its score.
 
 Both only read, and need neither a mgr nor a right in the cluster.  The score begins at 100; each
 reason takes what stands beside it, so that nothing in it is hidden.

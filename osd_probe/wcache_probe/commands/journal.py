@@ -1,4 +1,4 @@
-"""`wcache-probe status`, `accept` and `removable`: what the journal of this host holds or gives up.
+"""`wcache-probe status`, `accept`, `removable`: what this host's journal holds or gives up.
 
 No drive is touched.  With a mgr, `ceph wcache drive accept` does the same on both sides.
 """

@@ -1,4 +1,4 @@
-"""`wcache-probe prepare` and `unprepare`: what they look at before they change anything."""
+"""`wcache-probe prepare`, `unprepare`: what they look at before they change anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wcache-probe restore`, what a running probe does when it is asked to, and the child of both.
+"""`wcache-probe restore`, with what a running probe does when it is asked to.
 
 How `restore --all` asks the running probe, and hears what came of it:
     <state>/restore.request    an id; the probe looks for it at every turn and before each task,

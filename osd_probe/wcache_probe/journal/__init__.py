@@ -1,1 +1,1 @@
-"""What was there before a change, on stable storage, and who may touch a drive now."""
+"""The journal: what was there before a change, on stable storage."""

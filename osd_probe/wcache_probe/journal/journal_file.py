@@ -1,4 +1,4 @@
-"""The probe's state folder: journal, identity, and the lock that lets one probe in.
+"""The probe's state folder: its journal, its identity, the lock that lets one probe in.
 
     <state>/lock            held by the running probe or matrix, which it names (POSIX lock, so
                             that the kernel tells its pid)

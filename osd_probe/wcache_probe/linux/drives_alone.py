@@ -1,4 +1,4 @@
-"""Drives looked at by themselves: those of a journal entry, and one that just appeared.
+"""Drives looked at by themselves: those of a journal entry, or one that just appeared.
 
 Where to look is taken from what the kernel keeps in sysfs of each disk (VPD pages and
 identify data that it read at the scan), which needs no command to a drive.  Only a disk

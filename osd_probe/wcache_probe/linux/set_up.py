@@ -1,4 +1,4 @@
-"""How a host and its drives are set up: its memory with all limits, and what costs something.
+"""How a host is set up with its drives: memory within its limits, what costs something.
 
 Each look reads a few small files, and none of a drive itself.
 

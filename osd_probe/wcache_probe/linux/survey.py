@@ -1,4 +1,4 @@
-"""One look at the host: OSDs, the drives below their roles, and who else is there."""
+"""One look at the host: OSDs, the drives below their roles, who else is there."""
 
 from __future__ import annotations
 

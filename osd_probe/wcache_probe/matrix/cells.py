@@ -1,4 +1,4 @@
-"""The cells of a matrix: single direct writes, each with its sync, and deep queues by fio.
+"""The cells of a matrix: single direct writes, each with its sync, or deep queues by fio.
 
 fio has 128 writes under way at a time, told as time per write.  A queue that is always full shows
 throughput: the latency of one write is mostly the wait for those before it.

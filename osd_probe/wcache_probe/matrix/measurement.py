@@ -1,4 +1,4 @@
-"""Measures all cells in both cache modes, in pairs by a seeded coin, and puts back what was.
+"""Measures all cells of a matrix in both cache modes, in pairs by a seeded coin.
 
 The journal, the order of steps and the lock are those of a lease: after a crash the next
 start of the probe, or `wcache-probe restore --all`, brings back the prior state.

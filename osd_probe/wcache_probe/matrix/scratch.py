@@ -1,4 +1,4 @@
-"""Scratch space: a block device that nobody else holds, and whose content nobody misses.
+"""Scratch space: a blank block device that nobody else holds.
 
 It is written to only where it is blank, or where it carries the mark of an earlier matrix.
 It is opened exclusively (open(2), O_EXCL on a block device), which the kernel refuses for

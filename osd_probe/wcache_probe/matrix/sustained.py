@@ -1,4 +1,4 @@
-"""A long run of single writes: how fast they are over time, and where a cache of the drive ends.
+"""A long run of single writes: how fast they are over time, where a cache of the drive ends.
 
 A media cache or an SLC cache takes writes until it is full; what a drive does then is what it
 does under a lasting load.  Short cells do not see it.

@@ -1,4 +1,4 @@
-"""What the running probe owes: cache domains whose lease is over, and what is told of them.
+"""What the running probe owes: cache domains whose lease is over.
 
 A child that restores ends at any time: when it is heard of, its lease may have been resumed
 and have written a new entry.  So no success of anybody frees a cache domain; the journal does,

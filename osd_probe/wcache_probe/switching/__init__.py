@@ -1,1 +1,1 @@
-"""Change what a drive is set to, and back: the order of steps, sans-I/O, and the lease it needs."""
+"""Change what a drive is set to, or back: the order of steps, sans-I/O, under its lease."""

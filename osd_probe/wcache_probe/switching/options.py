@@ -1,4 +1,4 @@
-"""Set an option of a cache domain's drives, for a lease or a plan, and the way back; sans-I/O.
+"""Set an option of a cache domain's drives, for a lease or a plan, or back; sans-I/O.
 
 What was there is in the journal before the first write, with what the kernel resets along with
 the option: the scheduler takes nr_requests and wbt_lat_usec with it.  They go back in that order,

@@ -1,4 +1,4 @@
-"""Pin, then toggle: the order of steps for every change of a cache mode, and the ways back.
+"""Pin, then toggle: the order of steps for every change of a cache mode, there or back.
 
 Sans-I/O: a program is a generator that yields one `Step` at a time and is sent what
 the step read.  The probe runs it against real drives, tests run it against a model

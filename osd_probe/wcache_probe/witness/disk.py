@@ -1,4 +1,4 @@
-"""`wcache-probe witness` on the drive's host: writes as an OSD does, and checks what is lost."""
+"""`wcache-probe witness` on the drive's host: writes as an OSD does, then checks what is lost."""
 
 from __future__ import annotations
 

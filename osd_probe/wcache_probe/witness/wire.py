@@ -1,4 +1,4 @@
-"""`wcache-probe witness listen`, the writes that it witnesses, and what both sides say of them.
+"""`wcache-probe witness listen`: the writes that it witnesses, as both sides say them.
 
 Each block says of which run it is, its number and its place.  Writes are numbered from 0.  A
 number's place follows from it, so that the witness needs to keep no more than how many writes

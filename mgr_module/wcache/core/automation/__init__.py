@@ -1,1 +1,1 @@
-"""What wcache may begin by itself: when, how much of it, and on which drives.  Pure."""
+"""What wcache may begin by itself: when, how much of it, on which drives.  Pure."""

@@ -1,4 +1,4 @@
-"""State of `ceph wcache auto`: what it may begin, has begun and found undone."""
+"""State of `ceph wcache auto`: what it may begin, what it has begun, what was undone."""
 
 from __future__ import annotations
 

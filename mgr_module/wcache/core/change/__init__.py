@@ -1,1 +1,1 @@
-"""Changes: planned, made one after the other, each checked before the next, and taken back."""
+"""Changes: planned, made one after the other, each checked before the next, or taken back."""

@@ -1,4 +1,4 @@
-"""What a rollout asks for next: to go on, to make last, and to go back.
+"""What a rollout asks for next: to go on, to make last, or to go back.
 
 What was judged is what is there: a host may have been reset since, or somebody else has changed a
 drive back.  So each drive is read before its change counts as applied.

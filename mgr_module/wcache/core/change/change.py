@@ -1,4 +1,4 @@
-"""One planned change of a setting, and how far it has come: what a plan keeps of it."""
+"""One planned change of a setting, as a plan keeps it with its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate in a rollout: a step is made, judged by clients' load, and kept, taken back or held.
+"""The gate in a rollout: clients' load judges each step, which is kept, taken back or held.
 
 A step is a few changes of one wave.  The blocks before it are taken first; then its changes
 are made one after the other; then come blocks until the judge knows, or gives up.  All blocks

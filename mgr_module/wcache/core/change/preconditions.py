@@ -1,4 +1,4 @@
-"""What must hold before a plan changes the next drive, and what an admin may override.
+"""What must hold before a plan changes the next drive, unless an admin overrides it.
 
 What may cost a copy of the data for a while (an OSD that gets slow or stops) is not done
 while other copies are missing, and a change that cannot be judged is not made.  A plan waits

@@ -1,4 +1,4 @@
-"""A plan and how far its rollout has come: what is stored of it after every step."""
+"""A plan with the state of its rollout: what is stored of it after every step."""
 
 from __future__ import annotations
 

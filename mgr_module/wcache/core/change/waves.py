@@ -1,4 +1,4 @@
-"""The waves of a rollout: which changes go together, and which are put off.
+"""The waves of a rollout: which changes go together, which are put off.
 
 A plan of a large cluster always has some.  A change that is put off comes back in its own wave,
 where its OSDs are well again before that ends, else after all others.

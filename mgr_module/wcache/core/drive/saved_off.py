@@ -1,4 +1,4 @@
-"""Drives that are off and keep that by themselves: the boot rule leaves them out.
+"""Drives that keep their cache off by themselves: the boot rule leaves them out.
 
 A pin has the kernel flush a drive whatever its cache is.  Below a cache that is off each of these
 flushes has nothing to write, and each commit waits for it.  A SCSI drive takes its saved page up

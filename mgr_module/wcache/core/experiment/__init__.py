@@ -1,1 +1,1 @@
-"""Measuring: pairs of periods, experiments, the runs and campaigns that they belong to."""
+"""Measuring: pairs of periods, experiments, runs of experiments, campaigns of runs."""

@@ -1,4 +1,4 @@
-"""A campaign: which cache domains are measured, and how.
+"""A campaign: which cache domains it measures, by which options.
 
 Pure: it reads reports and the cluster's state and returns what is chosen; `schedule` makes the
 runs.  A few drives per drive model are sampled, spread over hosts, not all of them.

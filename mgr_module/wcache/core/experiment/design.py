@@ -1,4 +1,4 @@
-"""What an experiment toggles, and where a period stands in it: in a pair, or in a settling check.
+"""The design of an experiment: what it toggles, in which order periods come.
 
 `design_of` is the one place that asks whether it toggles one drive or two.
 """

@@ -1,4 +1,4 @@
-"""What runs will cost at most, and how long they take where experiments end as others have."""
+"""What runs will cost: at most, or where experiments end as others have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that holds cache domains under a lease: what is there before, and how it goes back.
+"""A run that holds cache domains under a lease, from the look before it to the way back.
 
 Where its OSDs fall ill its drives go back at once, and the pair under way is thrown away.  Nothing
 is held until they are well, so each drive is looked at before it is touched again.  What it waits

@@ -1,4 +1,4 @@
-"""The write+sync matrix of scratch space: what a drive does with each way to write and sync.
+"""The write+sync matrix of scratch space: what a drive does with each way to write.
 
 Two patterns, three ways to sync and two queue depths make twelve cells, each measured in
 both cache modes.  It is evidence about a drive and never a verdict for an OSD: no cell of

@@ -1,4 +1,4 @@
-"""What was observed of one load on one OSD: a table of latencies, and no verdict."""
+"""What was observed of one load on one OSD: a table of latencies, no verdict."""
 
 from __future__ import annotations
 

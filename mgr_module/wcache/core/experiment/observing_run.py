@@ -1,4 +1,4 @@
-"""A run that toggles nothing: it holds no lease, and ends with a table for each load.
+"""A run that toggles nothing, so holds no lease; it ends with a table for each load.
 
 Before and after each load the drives are looked at: what they were set to is told with the
 table, and a mode that changed meanwhile makes it useless.  What was observed is stored before

@@ -1,4 +1,4 @@
-"""One period under way: the steps that set it up, what measures it, and what was seen of it.
+"""One period under way: the steps that set it up, what measures it, what was seen of it.
 
 One of bcache begins when its controller has settled, with dirty data where it is to be.
 Where there is too little of it, the OSD is benched until there is enough.  Where it is to be

@@ -1,4 +1,4 @@
-"""What a run is to do, and what is stored of where it stands.
+"""What a run is to do, with what is stored of where it stands.
 
 Two adjacent periods, one in each cache mode, form a pair; which comes first is decided
 by a coin that the recorded seed determines, so that drift cannot favour a mode.  The

@@ -1,4 +1,4 @@
-"""How long to wait after a toggle before measuring, and when that is checked.
+"""How long to wait after a toggle before measuring, as checks of the drive show it.
 
 Before its first pair an experiment checks the drive after a toggle in either
 direction, and for longer where that leaves it open whether a toggle leaves something

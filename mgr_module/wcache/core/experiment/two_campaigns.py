@@ -1,4 +1,4 @@
-"""Two observed campaigns side by side: what was before, and what is after.
+"""Two observed campaigns side by side: one from before, one from after.
 
 Nothing was taken in turn, so whatever else changed in between counts as well: it is told that
 something differs, and not why.  Of a load only its table is kept.  The standard error of the log

@@ -1,4 +1,4 @@
-"""Plots as geometry, lines and distributions; `plot.html.j2` draws them as SVG.
+"""Plots as geometry; `plot.html.j2` draws them as SVG.
 
 Values stand on logarithmic axes: the same distance is the same factor.
 

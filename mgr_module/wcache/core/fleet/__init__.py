@@ -1,1 +1,1 @@
-"""What looks at all hosts, drives, runs and plans at once."""
+"""What looks at the whole fleet at once: all hosts, drives, runs, plans."""

@@ -1,4 +1,4 @@
-"""Which probe speaks for which host: one at a time, and known when it changes."""
+"""Which probe speaks for which host: one at a time."""
 
 from __future__ import annotations
 

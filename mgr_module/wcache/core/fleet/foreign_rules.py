@@ -1,4 +1,4 @@
-"""Rules of others that set write caches: whether they agree, and what they left behind.
+"""Rules of others that set write caches: whether they agree, what they left behind.
 
 A rule that agrees is no trouble, but it pins nothing: the way to ours is to have wcache keep the
 mode first (`plan --persist`), and to remove the rule then, so that no boot comes in between

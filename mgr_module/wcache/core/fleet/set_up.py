@@ -1,4 +1,4 @@
-"""How drives, OSDs and device classes fit together, where that costs something: for information.
+"""How drives, OSDs, device classes fit together, where that costs something.
 
 From what OSDs and probes tell anyway.  What is measured goes with it; where no figure is known,
 none is said.

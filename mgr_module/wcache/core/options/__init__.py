@@ -1,1 +1,1 @@
-"""Options beside the cache mode: what each is, and which values it may have."""
+"""Options beside the cache mode: what each is, with the values it may have."""

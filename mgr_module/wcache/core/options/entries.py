@@ -1,4 +1,4 @@
-"""All options that are tried and set; whatever is not here is refused by name.
+"""All options that are tried or set; whatever is not here is refused by name.
 
 Bounds are the kernel's own (drivers/md/bcache/sysfs.c, __cached_dev_store(); block/blk-sysfs.c)
 or narrower.  The kernel cuts a number off at its bounds and says nothing, so a value is held

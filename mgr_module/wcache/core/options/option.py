@@ -1,4 +1,4 @@
-"""What an option is: where it lives, which values it may have, and what to mind about it.
+"""What an option is: where it lives, which values it may have, what to mind about it.
 
 An option is data (`entries.py`).  Mgr and probe both hold a value against its entry before
 anything is asked for or written, so neither needs to believe the other.

@@ -1,1 +1,1 @@
-"""Settings: what has a value, is given another one, and gets the first one back."""
+"""Settings: each has a value, is given another one, then gets the first one back."""

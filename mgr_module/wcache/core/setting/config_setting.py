@@ -1,4 +1,4 @@
-"""Values of the config database that are set or removed together, and go back last first.
+"""Values of the config database that change together; they go back last first.
 
 What was there before is part of it from the start.  It is read again before anything is
 written, and nothing is written where it has moved.

@@ -1,4 +1,4 @@
-"""Settings of a domain's drives: the cache mode, options, and bcache's mode above them.
+"""Settings of a domain's drives: the cache mode, an option, or bcache's mode above them.
 
 An option of one cache domain's drives, or bcache's mode above them.
 

@@ -1,4 +1,4 @@
-"""A setting of one cache domain's drives: a probe reads it, sets it, and sets it back."""
+"""A setting of one cache domain's drives: a probe reads it, sets it, brings it back."""
 
 from __future__ import annotations
 

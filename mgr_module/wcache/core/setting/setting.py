@@ -1,4 +1,4 @@
-"""What a change sets, whatever it is: what is asked for at each step, and what answers mean.
+"""What a change sets, whatever it is: what each step asks for, what an answer means.
 
 A setting is a frozen dataclass with what it has before and what it gets, and a line in
 `change.ChangedSetting`.  Who carries a change out knows no more of it than stands here.

@@ -1,1 +1,1 @@
-"""From estimates to recommendations: pooling, loads and their weights, many drive models."""
+"""From estimates to recommendations: pools of drives, loads with their weights."""

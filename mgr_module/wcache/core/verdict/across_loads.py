@@ -1,4 +1,4 @@
-"""The verdict over load points, and why: which of them counts, and what may contradict it.
+"""The verdict over load points: which of them counts, which may contradict it.
 
 The OSD's own traffic is the load that counts: what it decided stands, and what it rules out
 is not named for a bench's sake.  Without it a known load profile weights the benches, and

@@ -1,4 +1,4 @@
-"""Verdicts of other clusters: the file that carries them, and what they may shorten here.
+"""Verdicts of other clusters: the file that carries them, with what they may shorten here.
 
 What `evidence export` writes and `evidence import` takes is bounded, versioned and checksummed.
 The checksum finds damage and careless edits.  It is no signature: whoever can write the file

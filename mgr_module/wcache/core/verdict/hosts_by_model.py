@@ -1,4 +1,4 @@
-"""Which hosts have a drive model, and whose word is missing before it goes for all of them.
+"""Whose word is missing before a drive model is changed on all the hosts that have it.
 
 Whoever holds one host's key can make up that host's reports and timings, so one host alone
 decides for no other.  Each knob asks `missing_word`.

@@ -1,4 +1,4 @@
-"""What load an OSD carries over hours, and so which load points count for it.
+"""What load an OSD carries over hours; it says which load points count for the OSD.
 
 Three numbers tell it, from counters that every OSD keeps: transactions per kv commit
 (how many writes share a flush), bytes per write of clients, and how much of the work is

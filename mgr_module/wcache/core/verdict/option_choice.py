@@ -1,4 +1,4 @@
-"""What experiments say of two values of an option, and the value they speak for.
+"""Which of two values of an option experiments speak for.
 
 Drives are pooled as those are whose cache modes are compared: from three like drives on by the
 child's pool, below that by what they agree on.

@@ -1,4 +1,4 @@
-"""What all of it would gain: one figure and one sentence over the drive models of a cluster.
+"""What all of it would gain, as one figure over the drive models of a cluster.
 
 Only verdicts that are decided count.  The figure is the 99% interval of what decided: from the
 lowest end of all drive models that would change to the highest, never a single measurement.

@@ -1,4 +1,4 @@
-"""From verdicts to recommendations: one per device class and drive model.
+"""From verdicts to recommendations: one for each drive model of a device class.
 
 The load decides the answer, so verdicts are pooled per load point first and over load
 points then; what points both ways is said and not averaged away.

@@ -1,4 +1,4 @@
-"""What an experiment came to, and what is known of its drive model's flushes.
+"""What an experiment came to, given what is known of its drive model's flushes.
 
 A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
 that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of

@@ -1,1 +1,1 @@
-"""From records to results: the analysis child, and what was found."""
+"""From records to results, by the analysis child."""

@@ -1,4 +1,4 @@
-"""Has records analysed in the child, and keeps what came of each."""
+"""Results of records, as the analysis child finds them."""
 
 from __future__ import annotations
 

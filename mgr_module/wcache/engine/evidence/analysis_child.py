@@ -1,4 +1,4 @@
-"""The `Analysis` port: numpy and scipy in a child process, one request at a time.
+"""The `Analysis` port: the statistics in a child process, one request at a time.
 
 A mgr must never import scipy: 16 and 18 load modules in sub-interpreters, where it
 deadlocks or breaks.  The child is started when it is first needed, bounded in time,

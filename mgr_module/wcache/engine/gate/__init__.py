@@ -1,1 +1,1 @@
-"""What a rollout's waves need of the world: a look before each, and the blocks they go by."""
+"""What a rollout's waves need of the world: a look before each, then blocks to judge by."""

@@ -1,4 +1,4 @@
-"""Watches of clients' load, and the blocks of commit latency that are kept to be drawn.
+"""Watches of clients' load, with the blocks of commit latency that are kept to be drawn.
 
 Nothing is measured for it.  In memory only: what a verdict or a gate went by is stored with it.
 

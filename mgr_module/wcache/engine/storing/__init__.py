@@ -1,1 +1,1 @@
-"""What is kept on the mons, and the log of who did what."""
+"""What is kept on the mons, with the log of who did what."""

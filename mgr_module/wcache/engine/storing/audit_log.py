@@ -1,4 +1,4 @@
-"""The audit log: commands and what the module began by itself, what changed, and the rest.
+"""The audit log: commands, what the module began by itself, what changed, the rest.
 
 Whoever has a host's key can make lines of that host's probe.  They displace nothing of the
 others and, beyond `PROBE_LINES_MAX`, only older lines of the same probe.  What is still

@@ -1,4 +1,4 @@
-"""Plans in the store: each a head, and beside it parts with what was planned.
+"""Plans in the store: each a head with its parts, which hold what was planned.
 
 A plan is stored after each step, and a step moves few of its changes, of which there may be
 thousands.  So a part, which has the changes as they were, is left as it is while only some of its

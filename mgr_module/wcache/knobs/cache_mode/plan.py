@@ -1,4 +1,4 @@
-"""From recommendations to an ordered list of changes, and why drives are left alone."""
+"""From recommendations to an ordered list of changes; what is left alone has its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measured capacities and stored values to what to set for a device class.
+"""From measured capacities to advice: what to set for a device class.
 
 One value for a device class, since OSDs that are added take it too; an OSD's own key
 takes precedence over it, and an OSD with a value other than the compiled default does not bench

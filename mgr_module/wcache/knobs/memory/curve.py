@@ -1,4 +1,4 @@
-"""Miss-ratio curves of OSDs, and how a host's memory is divided by them.
+"""Miss-ratio curves of OSDs: a host's memory is divided by them.
 
 Downwards the age bins say it.  A smaller cache loses its oldest bytes first, over all kinds
 of caches alike (PriorityCache hands out by age).  The bytes per second that cross an age are

@@ -1,4 +1,4 @@
-"""What is known of the memory of OSDs and hosts, and what a plan has promised of it.
+"""Facts about memory, with what a plan has promised of it.
 
 A promise is stored when the plan is made, and watched once the plan is done.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with the memory of hosts and OSDs, as far as it is known."""
+"""Findings about memory, as far as it is known."""
 
 from __future__ import annotations
 

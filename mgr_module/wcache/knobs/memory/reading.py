@@ -1,4 +1,4 @@
-"""What OSDs and hosts say of their memory.
+"""Readings of memory, from an OSD or its host.
 
 Everything is optional: counters differ between releases, and an OSD may leave one out.
 The age bins (18 and later) say how many bytes of a cache were used within how long; their

@@ -1,4 +1,4 @@
-"""Single OSDs: what each wants, and those that wait unlike the others of their class on a host.
+"""Single OSDs that wait unlike the others of their class on a host, with what each wants.
 
 That is advice, and never a plan.  A target of one OSD is the key `osd.N`.  cephadm's autotuner
 removes such keys (mgr/cephadm/serve.py), and a value with the mask of a host may take precedence

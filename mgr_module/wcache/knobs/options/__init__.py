@@ -1,1 +1,1 @@
-"""Options of drives and OSDs: from verdicts of `ab` to the changes that make them true."""
+"""Options of a drive or an OSD: from verdicts of `ab` to the changes that make them true."""

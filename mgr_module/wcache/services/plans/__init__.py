@@ -1,1 +1,1 @@
-"""Plans: what plans each knob, what must hold, how one is carried out, tried and taken back."""
+"""Plans: what plans each knob, what must hold, how one is carried out, tried or taken back."""

@@ -1,4 +1,4 @@
-"""What `apply --dry-run` answers: what would be changed, for how long, and what would keep it."""
+"""What `apply --dry-run` answers: what would be changed, for how long, what would keep it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the planners of all knobs, and changes of a plan as plain data."""
+"""The planners of all knobs, with what follows from their changes."""
 
 from __future__ import annotations
 

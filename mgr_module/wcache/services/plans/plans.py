@@ -1,4 +1,4 @@
-"""The use cases behind `ceph wcache plan` and `apply`."""
+"""The use cases behind `ceph wcache plan`, from planning to `apply`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use cases behind `ceph wcache rollout pause`, `resume` and `abort`, and `rollback`."""
+"""The use cases that steer a rollout, from `rollout pause` to `rollback`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a drive as files in sysfs, bcache's among them: read, and written where allowed.
+"""Options of a drive as files in sysfs, bcache's among them: read, or written where allowed.
 
 Beside bcache's mode its dirty data is read: at a mode that keeps none, a drive is when that is 0.
 Of bcache tells Documentation/admin-guide/bcache.rst; sizes are as drivers/md/bcache/util.c,

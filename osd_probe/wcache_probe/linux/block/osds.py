@@ -1,4 +1,4 @@
-"""The OSDs of this host and the devices of their roles.
+"""The OSDs of this host, with the devices of their roles.
 
 A running OSD is a process that calls itself ceph-osd, runs as root or as the ceph user and has
 the `fsid` of a data folder open, where either

@@ -1,4 +1,4 @@
-"""Block devices as sysfs describes them: one by itself, and the stack that it is part of.
+"""Block devices as sysfs describes them, by themselves or in the stack they are part of.
 
 Device mapper copies the kernel view when its table is loaded, so a drive's state is
 the state of every layer above it: downwards finds the drives of a role, upwards finds

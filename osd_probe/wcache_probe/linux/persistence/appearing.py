@@ -1,4 +1,4 @@
-"""Drives that appear: each is looked at by itself, tried again, and not forgotten.
+"""Drives that appear: each is looked at by itself, tried again, never forgotten.
 
 At a boot sixty events start sixty programs.  Each asks its own drive only, under the lock
 of its own cache domain, so none waits for the others.  What it was started for stands in

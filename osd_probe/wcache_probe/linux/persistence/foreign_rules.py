@@ -1,4 +1,4 @@
-"""Other people's rules and settings that set write caches: found, named, left alone.
+"""Other people's rules that set write caches: found, named, left alone.
 
 What a rule, a unit or cron starts is read too, and what such a script starts: as far as it is
 text, a few steps deep, and so many files.  A line is what its backslashes make of it.

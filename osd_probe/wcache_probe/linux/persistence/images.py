@@ -1,4 +1,4 @@
-"""The host's initramfs images and kernels: where they are, what is in them, how they are made.
+"""The host's initramfs images: where they are, what is in them, what makes them.
 
 An image activates volumes before the root file system is there, so the boot rule must be in
 each that the host may boot.  Images of kdump are left out: no OSD is started under that

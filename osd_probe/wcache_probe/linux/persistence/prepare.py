@@ -1,4 +1,4 @@
-"""`wcache-probe prepare` and `unprepare`: the boot rule, the images that must have it, the record.
+"""`wcache-probe prepare` or `unprepare`: the boot rule, the images that must have it, the record.
 
 The one place that writes below /etc and makes images anew, and only when an admin says so:
 no experiment does.  Run again it changes nothing where nothing is to be done.

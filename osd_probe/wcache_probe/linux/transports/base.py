@@ -1,4 +1,4 @@
-"""What every transport can do for a drive, and what is known of one that does nothing."""
+"""What every transport can do for a drive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop devices: no cache of their own, and a switch that is the kernel view itself.
+"""Loop devices: no cache of their own; their switch is the kernel view itself.
 
 `queue/write_cache` of a loop device can be written both ways.  In write through the
 kernel drops flushes, so the backing file is never synced: that is the experiment on a

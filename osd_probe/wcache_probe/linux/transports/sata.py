@@ -1,4 +1,4 @@
-"""SATA drives, under libata and behind a translation.
+"""SATA drives, under libata or behind a translation.
 
 Under libata: IDENTIFY DEVICE, SET FEATURES 02h and 82h, by pass-through.  libata sees SET
 FEATURES pass by, revalidates the drive and has the SCSI disk read the cache anew

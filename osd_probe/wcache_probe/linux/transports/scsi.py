@@ -1,4 +1,4 @@
-"""SCSI disks, behind virtio-scsi and the like or behind a SAS host adapter, and their pin.
+"""SCSI disks with their pin, behind virtio-scsi, a SAS host adapter or the like.
 
 The cache is the WCE bit of the caching mode page.  MODE SELECT with SP=0 changes the
 current value alone; the saved one changes only in `save`.

@@ -1,4 +1,4 @@
-"""SCSI commands: their data as bytes, and the SG_IO ioctl on a block device opened read-only.
+"""SCSI commands: data as bytes, sent by SG_IO to a block device opened read-only.
 
 Drives lie and truncate, so every length is checked and what does not parse is None, never a
 guess.  A descriptor is opened for each command and proven to be the device that was meant

@@ -1,1 +1,1 @@
-"""What vendors' tools tell of drives and controllers: read, bounded, never told to change."""
+"""What vendors' tools tell of hardware: read, bounded, never told to change."""

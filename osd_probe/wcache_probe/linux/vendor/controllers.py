@@ -1,4 +1,4 @@
-"""RAID controllers and HBAs by their vendors' tools, where those are installed.  Only reading.
+"""Storage controllers by their vendors' tools, where those are installed.  Only reading.
 
 storcli and perccli print JSON: the controller, its volumes, its drives.  storcli2 and perccli2
 (mpi3mr, MegaRAID 9600 and later) tell the same under other keys.  ssacli and arcconf print lines

@@ -1,4 +1,4 @@
-"""Tools that only read, and what they tell: smartctl of wear, dmsetup of caches.
+"""Tools that only read, with what they tell: smartctl of wear, dmsetup of caches.
 
 They are bounded in time and output, with no shell and no terminal.  The probe is root, so it runs
 no program that another user may change or put in place.

@@ -1,4 +1,4 @@
-"""Blocks of clients' load as the gate takes them: their log ratios, and their noise.
+"""Blocks of clients' load as the gate takes them: log ratios, with their noise.
 
 The numbers of two stretches of correlated blocks: their difference and its standard error.
 

@@ -1,4 +1,4 @@
-"""Worse, no worse, better or undecided: what the blocks before and after a change say.
+"""Worse, no worse, better or undecided: what blocks say of a change that lies between them.
 
 The unit is a block's log ratio of treated over control OSDs.  What happens to all (a load
 that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the

@@ -1,4 +1,4 @@
-"""The knob `cache_mode` in a mgr; its commands are those about drives, campaigns and plans."""
+"""The knob `cache_mode` in a mgr."""
 
 from __future__ import annotations
 

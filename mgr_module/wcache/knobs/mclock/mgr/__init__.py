@@ -1,1 +1,1 @@
-"""What measures mClock's capacities, keeps them, and answers `ceph wcache mclock ...`."""
+"""What measures mClock's capacities, keeps them, answers `ceph wcache mclock ...`."""

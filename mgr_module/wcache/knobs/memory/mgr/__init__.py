@@ -1,1 +1,1 @@
-"""What reads OSDs' memory, carries out trials, and answers `ceph wcache memory ...`."""
+"""What reads OSDs' memory, carries out trials, answers `ceph wcache memory ...`."""

@@ -1,4 +1,4 @@
-"""What is known of memory, gathered from readings, probes, maps and the config database."""
+"""Facts about memory, gathered from readings, probes, maps, the config database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks OSDs what they use of memory, and leases them another target for a while.
+"""OSDs as memory sees them: what they use, what target they are leased for a while.
 
 All of them are read again and again, in a thread of its own.  Rates need two readings.  After a
 change of an OSD's target, a restart, or a bench that empties its caches, its age bins and rates

@@ -1,4 +1,4 @@
-"""The commands `ceph wcache memory ...`: what they call, and their answers as text."""
+"""The commands `ceph wcache memory ...`, with their answers as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials of a larger target in a mgr: what one takes, how it begins, and what ends it.
+"""Trials of a larger target in a mgr: what one takes, how it begins, what ends it.
 
 An OSD tells what it uses itself.  The kernel kills by what all processes of a control group
 use, and a limit may be lowered at any time, so the probe is asked again and again.

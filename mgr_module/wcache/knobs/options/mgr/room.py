@@ -1,4 +1,4 @@
-"""The knob `options` in a mgr; `ab` and `option` are commands beside it."""
+"""The knob `options` in a mgr, beside its commands."""
 
 from __future__ import annotations
 
