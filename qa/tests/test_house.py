@@ -1,5 +1,6 @@
 """`make house` and `make bench-walks` count what they say."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -69,3 +70,20 @@ def test_nothing_that_an_earlier_call_has_kept_is_missing():
     subprocess.run(
         [sys.executable, "-c", CALLED_TWICE], check=True, env={"PYTHONPATH": path}
     )
+
+
+def test_a_figure_beyond_what_it_is_held_to_is_marked():
+    rows = [house.Row("commands", 50), house.Row("commands", 51), house.Row("another", 52)]
+    assert [line.endswith(" over") for line in house.plain(rows).splitlines()] == [0, 1, 0]
+
+
+def test_figures_are_held_to_what_the_decision_calls_honest():
+    text = (house.ROOT / "doc/decisions/0018-the-size-of-the-module.md").read_text()
+    honest = text.partition("**Honest figures**")[2].partition("\n\n")[0]
+    said = set(re.findall(r"\d+(?:,\d+)*", honest))
+    assert {f"{held:,}" for _, held in house.LIMITS.values() if held} <= said
+
+
+def test_a_type_that_knows_of_simulation_is_found_by_each_of_its_names():
+    for name in ("MayBeSimulated", "OfDrives", "OfDriveKind"):
+        assert house.SIMULATED.search(f"class Change({name}):")
