@@ -88,7 +88,7 @@ def shape_of(hint: Any, limits: Mapping[str, Any]) -> Any:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return ("word", *sorted(str(member.value) for member in hint))
     if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint, vars(sys.modules[hint.__module__]))
+        hints = typing.get_type_hints(hint)
         return ("fields", getattr(hint, "KIND", ""), *sorted(
             (item.name, _must_be_there(item), shape_of(hints[item.name], item.metadata))
             for item in dataclasses.fields(hint)

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import enum
 import json
-import sys
 import typing
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Tuple, Type
@@ -82,7 +81,7 @@ def example(hint: Any, limits: Mapping[str, Any], pick: int, depth: int = 0) -> 
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return [*hint][pick % len(hint)].value
     if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint, vars(sys.modules[hint.__module__]))
+        hints = typing.get_type_hints(hint)
         plain: Dict[str, Any] = {"kind": hint.KIND} if hasattr(hint, "KIND") else {}
         for item in dataclasses.fields(hint):
             plain[item.name] = example(hints[item.name], item.metadata, pick, depth + 1)

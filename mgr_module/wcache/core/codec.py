@@ -13,7 +13,6 @@ import enum
 import json
 import math
 import re
-import sys
 import typing
 from functools import cache
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar, Union
@@ -177,7 +176,7 @@ def _nesting(utf8: bytes) -> int:
 
 @cache
 def _hints(cls: type) -> Dict[str, Any]:
-    return typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
+    return typing.get_type_hints(cls)
 
 
 class _Wrong(Exception):
