@@ -34,7 +34,7 @@ from wcache.core.record import (
     Record,
 )
 from wcache.core.setting.domain_settings import CacheModeSetting
-from wcache.core.setting.drive_setting import CacheDomain
+from wcache.core.setting.setting import CacheDomain
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.services.plans.planners import plain_changes

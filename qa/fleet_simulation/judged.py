@@ -40,7 +40,7 @@ from wcache.core.protocol import (
 )
 from wcache.core.record import Precondition
 from wcache.core.setting.domain_settings import CacheModeSetting
-from wcache.core.setting.drive_setting import CacheDomain
+from wcache.core.setting.setting import CacheDomain
 from wcache.options import Options
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -275,6 +275,19 @@ def test_a_way_back_into_a_folder_is_found():
     assert f"{gate}.judge -> {rollout} -> {gate}.blocks" in ways_back(gate, found)
 
 
+def test_who_carries_changes_out_knows_no_kind_of_setting():
+    """Knobs make settings, and experiments go between two; stored plans name them in a union."""
+    makers = ("wcache.core.setting", "wcache.core.experiment", "wcache.knobs")
+    kinds = [f"wcache.core.setting.{one}" for one in (
+        "config_setting", "domain_settings", "drive_setting",
+    )]
+    knowing = [
+        name for name, _, found in imports() if under(name, "wcache") and not under(name, *makers)
+        and any(under(module, *kinds) for module in found)
+    ]
+    assert knowing == ["wcache.core.change.change"]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_folder_has_its_place(package):
     root = PACKAGES[package]

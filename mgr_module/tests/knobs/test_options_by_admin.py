@@ -24,7 +24,7 @@ from wcache.core.options.entries import OPTIONS, OptionTrial, option
 from wcache.core.options.option import Follow, SharedCache, shared_cache
 from wcache.core.protocol import DrivesOutcome
 from wcache.core.setting.domain_settings import OptionSetting
-from wcache.core.setting.drive_setting import CacheDomain
+from wcache.core.setting.setting import CacheDomain
 from wcache.core.verdict.option_choice import OptionVerdict, by_kind
 from wcache.knobs.options.osds import Refusals
 

@@ -19,7 +19,7 @@ from wcache.core.protocol import (
     StateOutcome,
 )
 from wcache.core.setting.domain_settings import CacheModeSetting
-from wcache.core.setting.drive_setting import CacheDomain
+from wcache.core.setting.setting import CacheDomain
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

@@ -135,9 +135,9 @@ def stands(world: World) -> Dict[Key, Applied]:
     found: Dict[Key, Applied] = {}
     for machine in sorted(world.rollouts.values(), key=lambda item: item.rollout.created_at_s):
         rollout = machine.rollout
-        for change, setting in () if machine.under_way else rollout.mode_changes:
+        for change, mode in () if machine.under_way else rollout.mode_changes:
             if change.status is ChangeStatus.APPLIED:
-                item = Applied(rollout.plan_id, setting.after, rollout.by)
+                item = Applied(rollout.plan_id, mode, rollout.by)
                 found[change.hostname, change.domain_id] = item
     return found
 
@@ -232,9 +232,9 @@ def taken_back(world: World) -> Dict[ModelKey, Tuple[str, float]]:
     rollouts = [machine.rollout for machine in world.rollouts.values()]
     for rollout in rollouts if any(rollout.by_will for rollout in rollouts) else ():
         ended_at_s = world.now_s if rollout.status in UNDER_WAY else rollout.ended_at_s
-        for change, setting in rollout.mode_changes:
+        for change, mode in rollout.mode_changes:
             key = (change.device_class, str(change.drive_model))
-            if modes.get(key) is not setting.after:
+            if modes.get(key) is not mode:
                 continue
             if rollout.by_will and change.status in BACK:
                 found[key] = max(

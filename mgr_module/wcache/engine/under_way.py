@@ -110,16 +110,15 @@ def busy(hostname: str, runs: Runs, rollouts: Rollouts) -> bool:
 
 def touched_by(rollout: Rollout, cluster: ClusterState) -> Touched:
     """What a plan touches, or may yet take back."""
-    drives, values = rollout.drive_changes, rollout.config_changes
-    osds = {osd_id for change in drives for osd_id in change.treated}
-    for change in values:
+    osds: Set[int] = set()
+    for change in rollout.changes:
         one_by_one = all(edit.who.startswith("osd.") for edit in change.edits)
         osds.update(change.treated if one_by_one else change.setting.concerned_osds(cluster))
     # a step of which nothing is made is begun anew after it was held, with other controls
     compares = not rollout.missed or bool(rollout.all_in(ChangeStatus.MADE))
     return Touched(
-        frozenset(change.hostname for change in drives), frozenset(osds),
-        frozenset(change.setting.knob for change in values),
+        frozenset(change.hostname for change in rollout.drive_changes), frozenset(osds),
+        frozenset(change.setting.knob for change in rollout.config_changes),
         frozenset(rollout.step.controls if compares else ()),
     )
 

@@ -24,6 +24,7 @@ from typing import (
     TypeVar,
 )
 
+from ..core.change.change import Change
 from ..core.change.history import FoundWorse, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState, OsdNow
@@ -38,6 +39,7 @@ from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.hardware import HostMemory
 from ..core.host_report import DriveKind, HostReport
 from ..core.jobs import Holding, Touched, Trial
+from ..core.model import DriveReport
 from ..core.verdict.foreign import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.option_choice import OptionVerdict, option_verdicts
@@ -165,6 +167,11 @@ class World:
     def osds_now(self) -> Dict[int, OsdNow]:
         """Each OSD, with the drives that are under it now."""
         return osds_now(self.reports.values(), self.cluster)
+
+    def drives_of(self, change: Change) -> Sequence[DriveReport]:
+        """The drives of a change, as last reported; none where no probe has a part in it."""
+        report = self.reports.get(change.hostname)
+        return report.domains.get(change.domain_id, ()) if report is not None else ()
 
     def agent(self, hostname: str) -> Optional[Agent]:
         """The probe that speaks for a host."""

@@ -28,7 +28,7 @@ from ..core.cluster import ClusterState, failure_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveReport, FindingCode
 from ..core.scope import Scope
-from ..core.setting.drive_setting import CacheDomain
+from ..core.setting.setting import CacheDomain
 from ..core.text import many
 
 # Changes of one plan: as many as a large cluster has drives.

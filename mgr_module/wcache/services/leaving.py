@@ -32,8 +32,7 @@ from ..core.errors import (
     StorageError,
     WcacheError,
 )
-from ..core.setting.domain_settings import OptionSetting
-from ..core.text import arguments, chained, command, commented, many, named
+from ..core.text import arguments, command, commented, many, named
 from ..deployment.places import Form, checked_hostname
 from ..engine.engine import Engine
 from ..engine.under_way import open_jobs
@@ -51,7 +50,6 @@ BY_HAND = commented(DISABLE, "only where it is still enabled in a minute")
 DISABLED = f'{DISABLE} || undone="$undone the mgrs"'
 # A host's part that fails adds itself to `undone`, over all scripts of one file, and the rest runs.
 ALL_DONE = 'if [ -n "$undone" ]; then echo "NOT done on:$undone" >&2; false; fi'
-UNDO = "  # undo it"  # the lines of a change by hand that take it back
 
 
 def require_way(arguments: Mapping[str, Any]) -> None:
@@ -289,17 +287,12 @@ def _kept(world: World) -> Iterator[Mapping[str, str]]:
 
 
 def _by_and_undo(world: World, change: Change) -> Tuple[str, str]:
-    if change.edits:
-        back = chained((edit.inverse.command for edit in reversed(change.edits)), " && ")
-        return "the mons' config database", back
-    lines = [line[:-len(UNDO)] for line in change.setting.manual if line.endswith(UNDO)]
-    undo = " && ".join(lines)
-    if isinstance(change.setting, OptionSetting) and change.setting.lasts_by_itself:
-        return "the drive: bcache saves it there", undo
+    kept_by, undo = change.setting.kept_by, change.setting.undo
+    if kept_by:
+        return kept_by, undo
     if not change.lasts:
         return "nothing: a power cycle ends it", undo
-    report = world.reports.get(change.hostname)
-    drives = report.domains.get(change.domain_id, []) if report is not None else []
+    drives = world.drives_of(change)
     if not drives:
         return "a udev rule or the drive's saved page: its host no longer reports which", undo
     page = drives[0].state.page

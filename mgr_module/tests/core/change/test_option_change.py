@@ -14,8 +14,7 @@ from wcache.core.options.entries import names_of
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
 from wcache.core.setting.config_setting import ConfigSetting
 from wcache.core.setting.domain_settings import OptionSetting
-from wcache.core.setting.drive_setting import CacheDomain
-from wcache.core.setting.setting import Made, Warrant
+from wcache.core.setting.setting import CacheDomain, Made, Warrant
 
 FOUND = {"scheduler": "none", "nr_requests": "128", "wbt_lat_usec": "0"}
 MADE = {**FOUND, "scheduler": "mq-deadline", "nr_requests": "256"}

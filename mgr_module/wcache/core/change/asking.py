@@ -132,12 +132,12 @@ class Asking(RolloutBase):
         """
         self._silent_since_s = None
         self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=one_line(why)))
-        if change.edits:
+        if change.setting.IN_ORDER:
             held, changes = holds_back(change), self.rollout.changes
             self._put_all(
                 (
                     index for index in self.rollout.all_in(ChangeStatus.ROLLING_BACK)
-                    if changes[index].edits and not held.isdisjoint(waits_for(changes[index]))
+                    if not held.isdisjoint(waits_for(changes[index]))
                 ),
                 status=ChangeStatus.ROLLBACK_FAILED,
                 detail=one_line(f"not before {change.name}: {why}"),

@@ -15,8 +15,7 @@ from ..model import DriveModel, LoadPoint
 from ..scope import Scope
 from ..setting.config_setting import JUDGED_MAX, ConfigSetting
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
-from ..setting.drive_setting import NOWHERE, CacheDomain, DriveSetting
-from ..setting.setting import DriveWear, Made, Warrant, WayBack
+from ..setting.setting import NOWHERE, CacheDomain, DriveWear, Made, Warrant, WayBack
 from ..verdict.option_choice import Ground, OptionVerdict, fallen
 from ..verdict.recommend import Recommendation
 
@@ -111,7 +110,7 @@ class Change(OfDriveKind):
     lasts: bool = False  # its drives keep it over a power cycle, as read
 
     def __post_init__(self) -> None:
-        if isinstance(self.setting, DriveSetting) and not (self.hostname and self.load_point):
+        if self.domain is not NOWHERE and not (self.hostname and self.load_point):
             raise ValueError("a change of drives needs their host, and a load to judge it by")
 
     # ---- what it changes, and whom that concerns
@@ -119,7 +118,7 @@ class Change(OfDriveKind):
     @property
     def domain(self) -> CacheDomain:
         """Its drives; NOWHERE where no probe has a part in it."""
-        return self.setting.domain if isinstance(self.setting, DriveSetting) else NOWHERE
+        return self.setting.domain
 
     @property
     def hostname(self) -> str:
@@ -144,7 +143,7 @@ class Change(OfDriveKind):
     @property
     def edits(self) -> Tuple[ConfigEdit, ...]:
         """The values of the config database that it sets."""
-        return self.setting.edits if isinstance(self.setting, ConfigSetting) else ()
+        return self.setting.edits
 
     @property
     def name(self) -> str:

@@ -295,7 +295,7 @@ class Gating(Asking):
     def _leave_unseen(self, unseen: Sequence[int]) -> List[events.Action]:
         """Put such drives off.  Values keep their order: the step ends before the first of them."""
         rollout = self.rollout
-        values = [index for index in unseen if rollout.changes[index].edits]
+        values = [index for index in unseen if rollout.changes[index].setting.IN_ORDER]
         if values:
             left = (index for index in rollout.step.indices if index < values[0])
             self.rollout = rollout.with_step_of(tuple(left))

@@ -99,18 +99,16 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
     for rollout in rollouts:
         indices = rollout.worse.indices
         worse = {item.action_id for i, item in enumerate(rollout.changes) if i in indices}
-        for change, setting in rollout.mode_changes:
+        for change, mode in rollout.mode_changes:
             if change.drive_model is None:
                 continue
             kind = change.kind
             if change.action_id in worse:
-                mark = FoundWorse(
-                    rollout.plan_id, setting.after, rollout.worse.why, rollout.worse.at_s
-                )
+                mark = FoundWorse(rollout.plan_id, mode, rollout.worse.why, rollout.worse.at_s)
                 if kind not in found or found[kind].at_s < mark.at_s:
                     found[kind] = mark
             elif change.status is ChangeStatus.APPLIED and not indices:
-                key = (kind, setting.after)
+                key = (kind, mode)
                 stayed[key] = max(stayed.get(key, 0.0), rollout.ended_at_s)
     measured: Dict[DriveKind, float] = {}
     for result in results:

@@ -28,9 +28,8 @@ from typing import (
 
 from ..cluster import ClusterState, failure_domains
 from ..errors import MalformedError
-from ..host_report import HostReport, lost_models
+from ..host_report import HostReport, Lost, lost_models
 from ..record import Precondition
-from ..setting.drive_setting import DriveSetting
 from ..text import named
 from .change import Change, ChangeStatus, Verdicts
 from .rollout_state import Rollout, RolloutStatus
@@ -206,38 +205,25 @@ def moved(
     """The same by id, but for the verdicts, which take a large cluster a tenth of a second."""
     lost = lost_models(reports.values())
     told = (
-        (one, _moved(
-            rollout, one, one.setting, reports.get(one.hostname), cluster, lost[one.simulated]
-        ))
-        for one in changes if isinstance(one.setting, DriveSetting)
+        (one, _moved(rollout, one, reports.get(one.hostname), cluster, lost)) for one in changes
     )
     return {one.action_id: f"{one.name}: {why}" for one, why in told if why}
 
 
 def _moved(
-    rollout: Rollout, change: Change, setting: DriveSetting, report: Optional[HostReport],
-    cluster: ClusterState, lost: Mapping[str, str],
+    rollout: Rollout, change: Change, report: Optional[HostReport], cluster: ClusterState,
+    lost: Lost,
 ) -> str:
-    drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
-    others = change.domain.others(drives)
-    if others or report is None:
-        return others
-    # one that is made may be made since the host was looked at; it is read before it is to last
-    for drive in drives if change.status is ChangeStatus.PLANNED else ():
-        unlike = setting.unlike(drive, planned=True)
-        if unlike:
-            return f"{unlike} now, and {setting.was}"
-    why = setting.refusal(rollout.warrant(change), report, drives, lost)
-    if why:
-        return why
+    planned = change.status is ChangeStatus.PLANNED
+    why = change.setting.unfit(rollout.warrant(change), report, lost, planned)
     osd = cluster.osd_of(change, change.osd_id)
-    if osd is not None:
-        if osd.device_class != change.device_class:
-            return f"its device class is {osd.device_class} now, and was {change.device_class}"
-        where = ", ".join(failure_domains(osd, cluster))
-        if change.failure_domain and where != change.failure_domain:
-            return f"it is in {where} now, and was planned in {change.failure_domain}"
-    return ""
+    if why or report is None or osd is None:
+        return why
+    if osd.device_class != change.device_class:
+        return f"its device class is {osd.device_class} now, and was {change.device_class}"
+    where, planned_in = ", ".join(failure_domains(osd, cluster)), change.failure_domain
+    moved_on = planned_in and where != planned_in
+    return f"it is in {where} now, and was planned in {planned_in}" if moved_on else ""
 
 
 def verdicts_moved(changes: Iterable[Change], verdicts: Verdicts) -> List[str]:

@@ -133,8 +133,8 @@ class RolloutBase:
     def may_turn_on(self) -> AbstractSet[DriveKind]:
         """The models it may yet turn on, now or at each power-on from now on."""
         return {
-            change.kind.in_any_class for change, setting in self.rollout.mode_changes
-            if change.status in UNFINISHED and setting.after is CacheMode.WRITE_BACK
+            change.kind.in_any_class for change, mode in self.rollout.mode_changes
+            if change.status in UNFINISHED and mode is CacheMode.WRITE_BACK
         }
 
     def stalled(self, said: str) -> events.Event:
@@ -295,6 +295,7 @@ class RolloutBase:
 
     def _ask(self, request: Ask, phase: Phase) -> events.Action:
         self.phase = phase
+        # the one or the other answers, whatever the setting
         if isinstance(request, ConfigRequest):
             return events.AskConfig(self._new_token(), request)
         return events.GiveTask(self._new_token(), request)

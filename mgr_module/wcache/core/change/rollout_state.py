@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import ClassVar, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
 from ..loads import OSDS_MAX
+from ..model import CacheMode
 from ..record import Precondition
-from ..setting.domain_settings import CacheModeSetting, OptionSetting
 from ..setting.setting import Ask, Warrant
 from .change import GOING_BACK, TOUCHED, Change, ChangeStatus
 from .gate.evidence import Proofs, Sums
@@ -138,20 +138,10 @@ class Rollout:
     later: Tuple[int, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
 
     @property
-    def mode_changes(self) -> Tuple[Tuple[Change, CacheModeSetting], ...]:
-        """The changes of drives' cache modes, each with what it sets."""
-        return tuple(
-            (item, item.setting) for item in self.changes
-            if isinstance(item.setting, CacheModeSetting)
-        )
-
-    @property
-    def option_changes(self) -> Tuple[Tuple[Change, OptionSetting], ...]:
-        """The changes of drives' options, each with what it sets."""
-        return tuple(
-            (item, item.setting) for item in self.changes
-            if isinstance(item.setting, OptionSetting)
-        )
+    def mode_changes(self) -> Tuple[Tuple[Change, CacheMode], ...]:
+        """The changes of drives' cache modes, each with the mode that it sets."""
+        wanted = ((item, item.setting.mode_wanted) for item in self.changes)
+        return tuple((item, mode) for item, mode in wanted if mode is not None)
 
     @property
     def drive_changes(self) -> Tuple[Change, ...]:
@@ -179,11 +169,11 @@ class Rollout:
 
     def look(self, change: Change) -> Ask:
         """Say what reads what is there before a change."""
-        return change.setting.look([
-            edit for item in (self.config_changes if change.edits else ())
+        return change.setting.look(
+            edit for item in self.changes
             if item.status is ChangeStatus.PLANNED and item.action_id != change.action_id
             for edit in item.edits
-        ])
+        )
 
     def wave_of(self, index: int) -> int:
         return bisect_right(self._wave_ends, index)

@@ -67,10 +67,10 @@ def arranged(
     says = comes_last(changes, cluster)
     last = {(item.hostname, item.domain_id) for item in changes if says(item)}
     drives = sorted(
-        (item for item in changes if item.domain_id),
+        (item for item in changes if not item.setting.IN_ORDER),
         key=lambda item: (item.hostname, item.domain_id) in last,
     )
-    others = [item for item in changes if not item.domain_id]
+    others = [item for item in changes if item.setting.IN_ORDER]
     groups = [*_drive_waves(drives, cluster), *_config_waves(others, first=not drives)]
     ordered = tuple(item for _, _, members in groups for item in members)
     return ordered, tuple(Wave(kind, name, len(members)) for kind, name, members in groups)
@@ -86,7 +86,7 @@ def comes_last(changes: Sequence[Change], cluster: ClusterState) -> Says:
     groups = [(osds, _usual(changes, osds)) for osds in (cluster.busy or frozenset(), slow) if osds]
 
     def says(change: Change) -> bool:
-        return bool(change.domain_id) and any(
+        return not change.setting.IN_ORDER and any(
             change.pooled_as not in usual and not osds.isdisjoint(change.treated)
             for osds, usual in groups
         )
@@ -98,7 +98,7 @@ def _usual(changes: Sequence[Change], osds: AbstractSet[int]) -> Set[str]:
     """Say of which kinds of changes most are on such OSDs."""
     alike: Dict[str, List[bool]] = {}
     for change in changes:
-        if change.domain_id:
+        if not change.setting.IN_ORDER:
             alike.setdefault(change.pooled_as, []).append(not osds.isdisjoint(change.treated))
     return {kind for kind, each in alike.items() if 2 * sum(each) > len(each)}
 
@@ -279,7 +279,7 @@ def waits_for(change: Change) -> FrozenSet[Key]:
     after, or before, all others.  So do values of device classes, on the hosts that they name:
     memory is taken from the OSDs of one class before those of another get it.
     """
-    if change.domain_id:
+    if not change.setting.IN_ORDER:
         return frozenset({("drive", change.hostname, change.domain_id)})
     where = change.failure_domain
     own: Tuple[Key, ...] = (("in", where), ("everywhere",) if where else ("value",))
@@ -292,7 +292,7 @@ def waits_for(change: Change) -> FrozenSet[Key]:
 
 def holds_back(change: Change) -> FrozenSet[Key]:
     """What waits for such a change: what waits for one of these keys."""
-    if change.domain_id:
+    if not change.setting.IN_ORDER:
         return waits_for(change)
     where = change.failure_domain
     # an OSD whose own capacity is removed before its class has one benches itself
@@ -328,8 +328,8 @@ def later_words(rollout: Rollout, cluster: ClusterState) -> List[str]:
     for index, change in enumerate(rollout.changes):
         if change.status is not ChangeStatus.PLANNED:
             continue
-        values += not change.domain_id
-        if not change.domain_id and values > VALUES_TOLD_MAX and index not in rollout.put_off:
+        values += change.setting.IN_ORDER
+        if change.setting.IN_ORDER and values > VALUES_TOLD_MAX and index not in rollout.put_off:
             continue
         why = illness_of(change, cluster)
         if why:

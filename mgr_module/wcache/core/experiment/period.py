@@ -22,7 +22,8 @@ from ..options.entries import DRAINS, names_of, option
 from ..protocol import MeasureRequest, SamplesOutcome, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
-from ..setting.drive_setting import CacheDomain, DriveSetting
+from ..setting.drive_setting import DriveSetting
+from ..setting.setting import CacheDomain
 from ..text import amount
 from .design import FIRST, Slot, design_of
 from .run_state import RunSpec

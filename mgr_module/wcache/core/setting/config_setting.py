@@ -7,7 +7,7 @@ written, and nothing is written where it has moved.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, ClassVar, Dict, FrozenSet, Sequence, Tuple
+from typing import AbstractSet, ClassVar, Dict, FrozenSet, Iterable, Sequence, Tuple
 
 from ..cluster import ClusterState
 from ..codec import one_line
@@ -22,9 +22,9 @@ from ..config_database import (
     same,
 )
 from ..drive.prior import Prior
-from ..text import named
+from ..text import chained, named
 from ..text import setting as shown
-from .setting import Looked, Made, Setting, Warrant, WayBack
+from .setting import HOW_FAR, Looked, Made, Setting, Warrant, WayBack
 
 # A block counts where all of them told of their load, so they are few.
 JUDGED_MAX = 8
@@ -47,11 +47,17 @@ class ConfigSetting(Setting):
     """Values of the config database; OSDs that `expect` names are read back with them."""
 
     KIND: ClassVar[str] = "config"
+    SHOWN: ClassVar[str] = (
+        "kind action_id knob edits device_class why failure_domain osd_id load_point "
+        f"{HOW_FAR} at_s expect wait_s back_wait_s judged_on grounds manual"
+    )
     READS_TOO: ClassVar[bool] = True
+    IN_ORDER: ClassVar[bool] = True
     MAY_RAMP: ClassVar[bool] = True
     LOOK_FIRST: ClassVar[str] = "look at `ceph config dump`, then"
     what: ClassVar[str] = "configuration"
     goal: ClassVar[str] = "the recommended configuration"
+    kept_by: ClassVar[str] = "the mons' config database"
 
     knob: str
     edits: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
@@ -62,9 +68,14 @@ class ConfigSetting(Setting):
         """The commands that make it by hand."""
         return tuple(edit.command for edit in self.edits)
 
+    @property
+    def undo(self) -> str:
+        """The commands that take it back by hand."""
+        return chained((edit.inverse.command for edit in reversed(self.edits)), " && ")
+
     # ---- what a rollout asks for, and what the answers mean: see Setting
 
-    def look(self, later: Sequence[ConfigEdit]) -> ConfigRequest:
+    def look(self, later: Iterable[ConfigEdit]) -> ConfigRequest:
         """Say what reads the values of this change, and of all that come later.
 
         A plan is made from what was there: where that has moved, none of the rest is made.

@@ -1,7 +1,5 @@
 """Settings of a domain's drives: the cache mode, an option, or bcache's mode above them.
 
-An option of one cache domain's drives, or bcache's mode above them.
-
 What the kernel resets along with the option is part of what was there before, and goes back with
 it.  A value in sysfs is gone after a reboot of the host: what is set here never lasts.
 
@@ -33,21 +31,26 @@ from ..protocol import (
     SetOptionRequest,
     StateOutcome,
 )
-from .drive_setting import CacheDomain, DriveSetting
-from .setting import Looked, Warrant
+from .drive_setting import OF_DRIVES, DriveSetting
+from .setting import HOW_FAR, CacheDomain, Looked, Warrant
 
 
 @dataclass(frozen=True)
 class CacheModeSetting(DriveSetting):
     """The cache mode of one domain's drives."""
 
+    SHOWN: ClassVar[str] = (
+        f"{OF_DRIVES} expected mode why manual load_point osd_ids drive_ids simulated {HOW_FAR} "
+        "expected_before_us expected_after_us failure_domain prior doubt kept wear at_s "
+        "drive_model"
+    )
     CAN_LAST: ClassVar[bool] = True
     STANDS: ClassVar[str] = "in"
     WAS: ClassVar[str] = "was in "
     knob: ClassVar[str] = "cache_mode"
     what: ClassVar[str] = "cache mode"
 
-    domain: CacheDomain
+    domain: CacheDomain = field()
     before: CacheMode
     after: CacheMode
     manual: Tuple[str, ...] = ()
@@ -123,10 +126,14 @@ class OptionSetting(DriveSetting):
     """An option of one domain's drives; `shared` is what an admin was told of its cache device."""
 
     KIND: ClassVar[str] = "option"
+    SHOWN: ClassVar[str] = (
+        f"kind {OF_DRIVES} option expected value why manual load_point osd_ids drive_ids wait_s "
+        f"simulated {HOW_FAR} failure_domain prior doubt wear at_s drive_model shared"
+    )
     READS_TOO: ClassVar[bool] = True
     knob: ClassVar[str] = "options"
 
-    domain: CacheDomain
+    domain: CacheDomain = field()
     option: str = field(metadata={"max_chars": NAME_CHARS_MAX})
     before: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     after: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
@@ -141,14 +148,12 @@ class OptionSetting(DriveSetting):
         return entry.dirty_in if entry is not None else ""
 
     @property
-    def assigned(self) -> bool:
-        """Whether an admin has named the value: nothing recommends one."""
-        return bool(self._dirty_in)
+    def assigned(self) -> str:
+        return f"{self.option}={self.after}" if self._dirty_in else ""
 
     @property
-    def needs_consent(self) -> bool:
-        """Whether what is acknowledged may be on a cache device alone with it."""
-        return bool(self._dirty_in) and self.after == self._dirty_in
+    def needs_consent(self) -> str:
+        return self.shared.words if self._dirty_in and self.after == self._dirty_in else ""
 
     @property
     def unjudged(self) -> bool:
@@ -156,10 +161,10 @@ class OptionSetting(DriveSetting):
         return bool(self._dirty_in) and self.before == self._dirty_in
 
     @property
-    def lasts_by_itself(self) -> bool:
-        """Whether it survives a reboot."""
+    def kept_by(self) -> str:
         entry = BY_NAME.get(self.option)
-        return entry is not None and entry.outlives_boot
+        outlives = entry is not None and entry.outlives_boot
+        return "the drive: bcache saves it there" if outlives else ""
 
     @property
     def not_tried(self) -> str:
@@ -182,6 +187,11 @@ class OptionSetting(DriveSetting):
         if now == (self.before if planned else self.after):
             return ""
         return f"{self.option} of {drive.dev_name} is {now or 'unknown'}"
+
+    def over_others(self, drives: Sequence[DriveReport]) -> str:
+        values = [one.state.option(self.option) for one in drives]
+        others = [value for value in values if value not in (self.before, self.after, None)]
+        return f" to {self.before}, over {others[0]}, which others have set" if others else ""
 
     def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
         """Compare options alone: the cache mode is a setting of its own."""
@@ -227,7 +237,7 @@ class OptionSetting(DriveSetting):
     @property
     def gone(self) -> str:
         """Words for a value that a reboot of the host or another program has taken."""
-        reboot = "" if self.lasts_by_itself else "a reboot of the host or "
+        reboot = "" if self.kept_by else "a reboot of the host or "
         return (
             f"no longer has {self.goal}, which was judged: {reboot}another program has changed it"
         )
@@ -249,7 +259,7 @@ class OptionSetting(DriveSetting):
             return found
         moved = filter(None, (self.unlike(one, planned=True) for one in outcome.drives))
         why = next(moved, "")
-        return Looked(f"{why} and {self.was}; make a new plan") if why else found
+        return Looked(f"{why} and {self.WAS}{self.before}; make a new plan") if why else found
 
     def apply(self, warrant: Warrant) -> ApplyOptionRequest:
         return ApplyOptionRequest(

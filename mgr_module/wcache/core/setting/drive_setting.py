@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import AbstractSet, ClassVar, Mapping, Optional, Sequence, Tuple, Union
+from typing import AbstractSet, ClassVar, Iterable, Mapping, Optional, Sequence, Tuple, Union
 
 from ..cluster import ClusterState
 from ..config_database import ConfigEdit
 from ..drive.prior import Prior, PriorDoubt, prior_from, states_by_id
 from ..errors import RefusedError, StorageError
-from ..host_report import HostReport
-from ..model import DriveModel, DriveReport, DriveState, Transport
+from ..host_report import HostReport, Lost
+from ..model import DriveReport, DriveState
 from ..protocol import (
     CountersRequest,
     DrivesOutcome,
@@ -26,45 +25,13 @@ from ..protocol import (
 from .setting import DriveWear, Looked, Made, Setting, Warrant, WayBack
 
 UNEXPECTED = "the probe gave an unexpected answer"
-
-
-@dataclass(frozen=True)
-class CacheDomain:
-    """The drives that share a switch, and the OSDs on them, as a plan names them."""
-
-    hostname: str
-    domain_id: str
-    dev_names: Tuple[str, ...]
-    transport: Transport
-    osd_ids: Tuple[int, ...] = field(metadata={"min_items": 1})  # all that are on the domain
-    drive_ids: Tuple[str, ...] = field(metadata={"min_items": 1})
-    simulated: bool = False
-    drive_model: Optional[DriveModel] = None
-
-    @property
-    def name(self) -> str:
-        """What it is, for people."""
-        return f"{self.hostname} {', '.join(self.dev_names)}"
-
-    def others(self, drives: Sequence[DriveReport]) -> str:
-        """Say which drives and OSDs there are instead of those that are named; "" where none.
-
-        A consent to a plan is one to change these.
-        """
-        if sorted(drive.drive_id for drive in drives) != sorted(self.drive_ids):
-            return "the drive is gone or was replaced"
-        osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
-        if osd_ids != sorted(self.osd_ids):
-            return f"its OSDs are {osd_ids} now, and were {sorted(self.osd_ids)}"
-        return ""
-
-
-# Of what no probe sets.
-NOWHERE = CacheDomain("", "", (), Transport.UNKNOWN, (), ())
+UNDO = "  # undo it"  # the lines of a change by hand that take it back
+# See Setting.SHOWN: what each kind begins with.
+OF_DRIVES = "action_id hostname domain_id dev_names osd_id device_class transport"
 
 
 class DriveSetting(Setting):
-    """What a probe sets; its kinds are dataclasses that have at least these fields."""
+    """What a probe sets; its kinds are dataclasses with these fields and `domain` at least."""
 
     IS_READ: ClassVar[bool] = True
     LOOK_FIRST: ClassVar[str] = "look at the drive, then, with the probe there"
@@ -72,7 +39,6 @@ class DriveSetting(Setting):
     STANDS: ClassVar[str] = "with"
     WAS: ClassVar[str] = "was "
 
-    domain: CacheDomain
     before: str
     after: str
     manual: Tuple[str, ...]
@@ -90,10 +56,7 @@ class DriveSetting(Setting):
 
     @abstractmethod
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
-        """Say what a drive has instead of what was changed, "" where it has that.
-
-        `planned`: instead of what the plan was made from.
-        """
+        """See Setting."""
 
     def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
         """Say how drives that were read, by id, differ from those before; "" where they do not."""
@@ -109,6 +72,18 @@ class DriveSetting(Setting):
         `report` is that of its host.  `lost` is what power cuts have shown of drive models.  It
         asks what was asked when it was planned, and whether what was consented to is still that.
         """
+
+    def unfit(self, warrant: Warrant, report: Optional[HostReport], lost: Lost, new: bool) -> str:
+        there = report.drives if report is not None else ()
+        drives = [drive for drive in there if drive.domain_id == self.domain.domain_id]
+        others = self.domain.others(drives)
+        if others or report is None:
+            return others
+        # made since the host was looked at, perhaps: it is read before it is to last
+        unlike = (self.unlike(drive, planned=True) for drive in drives if new)
+        told = (f"{why} now, and {self.WAS}{self.before}" for why in unlike if why)
+        known = lost[self.domain.simulated]
+        return next(told, "") or self.refusal(warrant, report, drives, known)
 
     def not_agreed(self, warrant: Warrant) -> str:
         """Say what nobody has agreed to; "" where all is."""
@@ -139,7 +114,7 @@ class DriveSetting(Setting):
 
     # ---- what a rollout asks for, and what the answers mean: see Setting
 
-    def look(self, later: Sequence[ConfigEdit]) -> LookRequest:
+    def look(self, later: Iterable[ConfigEdit]) -> LookRequest:
         return LookRequest(self.domain.domain_id)
 
     def looked(self, outcome: object, warrant: Warrant) -> Looked:
@@ -217,6 +192,11 @@ class DriveSetting(Setting):
     # ---- whom it concerns, and for people
 
     @property
+    def undo(self) -> str:
+        """The commands that take it back by hand."""
+        return " && ".join(line[:-len(UNDO)] for line in self.manual if line.endswith(UNDO))
+
+    @property
     def osd_ids(self) -> Tuple[int, ...]:
         """The OSDs whose clients it may touch."""
         return self.domain.osd_ids
@@ -254,11 +234,6 @@ class DriveSetting(Setting):
     def words(self) -> str:
         """From what to what."""
         return self.moved(back=False)
-
-    @property
-    def was(self) -> str:
-        """What the plan was made from: goes on from "and"."""
-        return self.WAS + self.before
 
     def pooled_as(self, device_class: str) -> str:
         """Say which kind of effect it has: by device class, drive model and what is set."""

@@ -7,19 +7,22 @@ A setting is a frozen dataclass with what it has before and what it gets, and a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+from typing import ClassVar, Iterable, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..config_database import ConfigEdit, ConfigRequest
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
 from ..hardware import Wear
-from ..model import CacheMode
+from ..host_report import HostReport, Lost
+from ..model import CacheMode, DriveModel, DriveReport, Transport
 from ..protocol import Request
 
 # To a probe, or to the config database.
 Ask = Union[Request, ConfigRequest]
 Own = TypeVar("Own", bound="Setting")
+# See Setting.SHOWN: how far a change has come.
+HOW_FAR = "status detail before_us before_error after_us seconds bytes_written"
 
 
 class Made(Enum):
@@ -80,19 +83,63 @@ class WayBack(NamedTuple):
     not_yet: str = ""
 
 
+@dataclass(frozen=True)
+class CacheDomain:
+    """The drives that share a switch, and the OSDs on them, as a plan names them."""
+
+    hostname: str
+    domain_id: str
+    dev_names: Tuple[str, ...]
+    transport: Transport
+    osd_ids: Tuple[int, ...] = field(metadata={"min_items": 1})  # all that are on the domain
+    drive_ids: Tuple[str, ...] = field(metadata={"min_items": 1})
+    simulated: bool = False
+    drive_model: Optional[DriveModel] = None
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        return f"{self.hostname} {', '.join(self.dev_names)}"
+
+    def others(self, drives: Sequence[DriveReport]) -> str:
+        """Say which drives and OSDs there are instead of those that are named; "" where none.
+
+        A consent to a plan is one to change these.
+        """
+        if sorted(drive.drive_id for drive in drives) != sorted(self.drive_ids):
+            return "the drive is gone or was replaced"
+        osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+        if osd_ids != sorted(self.osd_ids):
+            return f"its OSDs are {osd_ids} now, and were {sorted(self.osd_ids)}"
+        return ""
+
+
+# Of what no probe sets.
+NOWHERE = CacheDomain("", "", (), Transport.UNKNOWN, (), ())
+
+
 class Setting(ABC):
     """Something that has a value, is given another one, and gets the first one back.
 
     Each says too whom it concerns (`touches`, `osd_ids`, `concerned_osds`), and for people `what`
-    is changed, its `goal`, what there is on both `sides`, and from what to what it is `moved`.
+    is changed, its `goal`, what there is on both `sides`, and from what to what it is `moved`; its
+    `knob`, which effects are `pooled_as` one, and how to make and `undo` it by hand (`manual`).
     """
 
+    # Its drives; NOWHERE where no probe has a part in it.
+    domain: CacheDomain = NOWHERE
+    # The values of the config database that it sets.
+    edits: Tuple[ConfigEdit, ...] = ()
+    # The fields that are printed of a change of it, in order.
+    SHOWN: ClassVar[str]
     # Read once more before it counts: a drive can change by itself.
     IS_READ: ClassVar[bool] = False
     # There is more to one that is to last than making it.
     CAN_LAST: ClassVar[bool] = False
     # It may change what reads take: then clients' reads judge it beside their writes.
     READS_TOO: ClassVar[bool] = False
+    # Changes of it keep the order in which their knob wants them, on the way back too.
+    IN_ORDER: ClassVar[bool] = False
     # Several changes of one thing in a row may be one step, each alone too small to be seen.
     MAY_RAMP: ClassVar[bool] = False
     # What an admin does before a rollback where nobody knows whether it was made.
@@ -101,7 +148,7 @@ class Setting(ABC):
     # ---- what a rollout asks for, and what the answers mean
 
     @abstractmethod
-    def look(self, later: Sequence[ConfigEdit]) -> Ask:
+    def look(self, later: Iterable[ConfigEdit]) -> Ask:
         """Say what reads what is there before the change; `later`: edits that come after it."""
 
     @abstractmethod
@@ -135,10 +182,42 @@ class Setting(ABC):
         """Say why a change that was judged is not there any more; "" where it is."""
         return ""
 
+    # ---- what its drives have, and what it takes
+
+    def unlike(self, drive: DriveReport, planned: bool = False) -> str:
+        """Say what a drive has instead of its value, or of what it was `planned` from; else ""."""
+        return ""
+
+    def unfit(self, warrant: Warrant, report: Optional[HostReport], lost: Lost, new: bool) -> str:
+        """Say why it does not fit what its host reports any more; "" where it does.
+
+        `lost`: what power cuts have shown of drive models.  `new`: it is not made yet.
+        """
+        return ""
+
+    def over_others(self, drives: Sequence[DriveReport]) -> str:
+        """Say what its way back undoes that others have set; "" where nothing."""
+        return ""
+
     @property
     def mode_wanted(self) -> Optional[CacheMode]:
-        """The cache mode that must be recommended for it to be made, if one must."""
+        """The cache mode that it sets, which must be recommended for it to be made; or None."""
         return None
+
+    @property
+    def assigned(self) -> str:
+        """The option and its value, where an admin has named them: nothing recommends one."""
+        return ""
+
+    @property
+    def needs_consent(self) -> str:
+        """The cache device that alone may have what is acknowledged with it; "" for none."""
+        return ""
+
+    @property
+    def kept_by(self) -> str:
+        """What keeps it over a reboot by itself; "" where nothing does."""
+        return ""
 
     @property
     def unjudged(self) -> bool:

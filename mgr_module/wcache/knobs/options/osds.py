@@ -89,20 +89,21 @@ def _stands(
     drives: Dict[Key, Tuple[str, OptionSetting]] = {}
     stored: Dict[Key, Tuple[str, ConfigEdit]] = {}
     for plan in sorted(plans, key=lambda plan: plan.created_at_s):
-        for change, setting in plan.option_changes:
-            if change.status is ChangeStatus.APPLIED:
+        for change in plan.changes:
+            setting = change.setting
+            if change.status is not ChangeStatus.APPLIED or setting.knob != OPTIONS_KNOB.name:
+                continue
+            if isinstance(setting, OptionSetting):
                 key = (change.hostname, f"{change.domain_id} {setting.option}")
                 drives[key] = (plan.plan_id, setting)
-        for item in plan.config_changes:
-            if item.status is ChangeStatus.APPLIED and item.setting.knob == OPTIONS_KNOB.name:
-                stored.update((edit.key, (plan.plan_id, edit)) for edit in item.edits)
+            stored.update((edit.key, (plan.plan_id, edit)) for edit in change.edits)
     return drives, stored
 
 
 def _of_drive(plan_id: str, setting: OptionSetting, dev_name: str, unlike: str) -> Finding:
     where = f"{setting.domain.hostname} {dev_name}"
     detail = f"plan {plan_id} gave it {setting.goal}, and {unlike}"
-    if not setting.lasts_by_itself:
+    if not setting.kept_by:
         return _finding(where, detail)
     again = typed(
         "ceph wcache plan --knob=options --option={}={}", setting.option, setting.after

@@ -24,7 +24,6 @@ from ...core.errors import (
 from ...core.history import ADMIN
 from ...core.jobs import Touched
 from ...core.record import Precondition
-from ...core.setting.drive_setting import DriveSetting
 from ...core.text import NOTHING, CommandLine, arguments, command, many, roughly, typed
 from ...engine.orders import Orders
 from ...engine.world import World
@@ -123,17 +122,15 @@ def require_for_now(rollout: Rollout, persist: bool) -> None:
 
 def writeback_shared(rollout: Rollout) -> List[str]:
     """The cache devices, with who is behind them, that a plan puts before acknowledged data."""
-    shared = (one.shared.words for _, one in rollout.option_changes if one.needs_consent)
-    return list(dict.fromkeys(shared))
+    shared = (change.setting.needs_consent for change in rollout.changes)
+    return list(dict.fromkeys(filter(None, shared)))
 
 
 def anew(rollout: Rollout) -> CommandLine:
     """The command that plans again what a plan changes, where it is taken back or forgotten."""
-    for _, one in rollout.option_changes:
+    for one in (change.setting for change in rollout.changes):
         if one.assigned:
-            return command(
-                "ceph wcache plan --knob={} --option={}={}", one.knob, one.option, one.after
-            )
+            return command("ceph wcache plan --knob={} --option={}", one.knob, one.assigned)
     first, *more = knobs_of(rollout)
     return command("ceph wcache plan --knob={}", ALL if more else first)
 
@@ -183,24 +180,16 @@ def require_in_place(world: World, rollout: Rollout) -> None:
         )
     _require_set(world, rollout, again)
     for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
-        report, setting = world.reports.get(change.hostname), change.setting
-        if (
-            report is None or change.hostname not in world.reported_at_s
-            or not isinstance(setting, DriveSetting)
-        ):
+        if change.hostname not in world.reported_at_s or change.hostname not in world.reports:
             continue
-        drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
-        if not drives:
+        drives = world.drives_of(change)
+        moved = (f"{why} since" for why in map(change.setting.unlike, drives) if why)
+        gone = "" if drives else f"{', '.join(change.domain.dev_names)} is not there any more"
+        why = gone or next(moved, "")
+        if why:
             raise ConflictError(
-                f"plan {rollout.plan_id} is done, and {change.hostname} "
-                f"{', '.join(change.domain.dev_names)} is not there any more", again,
+                f"plan {rollout.plan_id} is done, and {change.hostname} {why}", again,
             )
-        for drive in drives:
-            moved = setting.unlike(drive)
-            if moved:
-                raise ConflictError(
-                    f"plan {rollout.plan_id} is done, and {change.hostname} {moved} since", again,
-                )
 
 
 def _require_set(world: World, rollout: Rollout, again: str) -> None:

@@ -33,9 +33,6 @@ from ...core.experiment.run_state import RunSpec
 from ...core.host_report import DriveKind
 from ...core.model import CacheMode, Finding, LoadPoint
 from ...core.scope import Scope
-from ...core.setting.config_setting import ConfigSetting
-from ...core.setting.domain_settings import CacheModeSetting, OptionSetting
-from ...core.setting.drive_setting import DriveSetting
 from ...core.verdict.explaining import expected
 from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
@@ -163,22 +160,13 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
         plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
             change.status is ChangeStatus.APPLIED and change.is_within(scope)
-            and knob == change.setting.knob and _is_there(world, change)
+            and knob == change.setting.knob
+            # a reboot may have taken it
+            and not any(map(change.setting.unlike, world.drives_of(change)))
             for change in machine.rollout.changes
         )
     ]
     return max(found, key=lambda plan_id: (len(plan_id), plan_id), default="")
-
-
-def _is_there(world: World, change: Change) -> bool:
-    """Whether drives have what a change gave them, as they were reported; a reboot may take it."""
-    report = world.reports.get(change.hostname)
-    setting = change.setting
-    if not isinstance(setting, DriveSetting) or report is None:
-        return True
-    return not any(
-        setting.unlike(drive) for drive in report.drives if drive.domain_id == change.domain_id
-    )
 
 
 class _Together(Planner):
@@ -230,9 +218,7 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
     for change, _ in rollout.mode_changes:
         if not change.real or change.setting.only_lasts:
             continue  # one that is only made to last changes no latency
-        report = world.reports.get(change.hostname)
-        drives = report.domains.get(change.domain_id, ()) if report else ()
-        ids = {use.osd_id for drive in drives for use in drive.uses}
+        ids = {use.osd_id for drive in world.drives_of(change) for use in drive.uses}
         open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
         (changing if open_ else changed).update(ids)
     return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
@@ -240,22 +226,6 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
 
 # What a drive keeps of a change that is planned to last, and is not made yet.
 PLANNED_TO_LAST = "planned"
-_HOW_FAR = "status detail before_us before_error after_us seconds bytes_written"
-_OF_DRIVES = "action_id hostname domain_id dev_names osd_id device_class transport"
-_SHOWN: Dict[type, str] = {
-    CacheModeSetting:
-        f"{_OF_DRIVES} expected mode why manual load_point osd_ids drive_ids simulated {_HOW_FAR} "
-        "expected_before_us expected_after_us failure_domain prior doubt kept wear at_s "
-        "drive_model",
-    OptionSetting:
-        f"kind {_OF_DRIVES} option expected value why manual load_point osd_ids drive_ids wait_s "
-        f"simulated {_HOW_FAR} failure_domain prior doubt wear at_s drive_model shared",
-    ConfigSetting:
-        "kind action_id knob edits device_class why failure_domain osd_id load_point "
-        f"{_HOW_FAR} at_s expect wait_s back_wait_s judged_on grounds manual",
-}
-
-
 Expectations = Mapping[DriveKind, Optional[Tuple[float, float]]]
 
 
@@ -271,12 +241,13 @@ def plain_changes(
     rows = []
     for change in changes:
         plain = codec.to_plain(change)
-        if isinstance(change.setting, CacheModeSetting):
+        mode = change.setting.mode_wanted
+        if mode is not None:
             ends = told.get(change.kind) if change.status is ChangeStatus.PLANNED else None
             on_us, off_us = ends or (None, None)
             modes = {CacheMode.WRITE_BACK: on_us, CacheMode.WRITE_THROUGH: off_us}
-            plain["expected_before_us"] = modes[change.setting.after.other]
-            plain["expected_after_us"] = modes[change.setting.after]
+            plain["expected_before_us"] = modes[mode.other]
+            plain["expected_after_us"] = modes[mode]
         setting = plain.pop("setting")
         plain.update(setting.pop("domain", {}), **setting)
         before, after = plain.get("before"), plain.get("after")
@@ -285,5 +256,5 @@ def plain_changes(
             kept=PLANNED_TO_LAST if to_last and change.can_last
             else after if change.lasts else None,
         )
-        rows.append({name: plain[name] for name in _SHOWN[type(change.setting)].split()})
+        rows.append({name: plain[name] for name in change.setting.SHOWN.split()})
     return rows

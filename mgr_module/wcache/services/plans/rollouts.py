@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, Dict, Optional, Union
 
 from ...core.change import preconditions as holding
-from ...core.change.change import Change, ChangeStatus
+from ...core.change.change import ChangeStatus
 from ...core.change.rollout_state import Rollout, RolloutStatus
 from ...core.errors import ConflictError, MalformedError, NotFoundError, StorageError
 from ...core.events import STOP, Halt
-from ...core.setting.domain_settings import OptionSetting
 from ...core.text import named
 from ...engine.engine import Engine
 from ...engine.world import World
@@ -148,7 +147,8 @@ class RolloutService:
                 return told
             if dry_run:
                 lines = [
-                    f"{c.name}: {c.setting.what}{_over_others(world, c)}" for c in rollout.touched
+                    f"{c.name}: {c.setting.what}{c.setting.over_others(world.drives_of(c))}"
+                    for c in rollout.touched
                 ]
                 return replace(told, dry_run=True, would_restore=lines)
             if machine.over:
@@ -156,7 +156,7 @@ class RolloutService:
             require_latest(world, rollout)
             orders.note("admin", plan_id, "rollback requested")
             for change in rollout.touched:
-                others = _over_others(world, change)
+                others = change.setting.over_others(world.drives_of(change))
                 if others:
                     text = f"{change.name}: {change.setting.what}{others}"
                     orders.note("mgr", plan_id, text, "warning")
@@ -167,16 +167,6 @@ class RolloutService:
     def _answered(self, plan_id: str, changed: bool) -> Steered:
         self._engine.wake()
         return _answer(self._engine.world().rollouts[plan_id].rollout, changed)
-
-
-def _over_others(world: World, change: Change) -> str:
-    """Say what a rollback undoes that others have set, by the last report; "" where nothing."""
-    setting, report = change.setting, world.reports.get(change.hostname)
-    if not isinstance(setting, OptionSetting) or report is None:
-        return ""
-    values = [one.state.option(setting.option) for one in report.domains.get(change.domain_id, ())]
-    others = [value for value in values if value not in (setting.before, setting.after, None)]
-    return f" to {setting.before}, over {others[0]}, which others have set" if others else ""
 
 
 def _answer(rollout: Rollout, changed: bool) -> Steered:
