@@ -56,7 +56,7 @@ class DriveSetting(Setting):
 
     @abstractmethod
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
-        """See Setting."""
+        """Say how a drive differs from what was planned, or made; "" where it does not."""
 
     def differs(self, prior: Prior, read: Mapping[str, DriveState]) -> str:
         """Say how drives that were read, by id, differ from those before; "" where they do not."""
