@@ -227,15 +227,15 @@ class Switcher:
     def hold_key(self, key: str) -> None:
         """Pin the drives of the entry of a key, over all paths, with what shares their switch.
 
-        Those of an entry of another version, too: it names them, whatever else it says.
+        Those of an entry that cannot be read, too, where it names them, whatever else it says.
 
         Raises the WcacheError of the first that could not be pinned, after trying all.
         """
         try:
             entry = self.entry_at(key)
         except StorageError:
-            entry = entries.to_pin(self.journal.read().get(key, ""))
-            if entry is None or entry.key != key:
+            entry = entries.to_pin(key, self.journal.read().get(key, ""))
+            if entry is None:
                 raise
         if entry is not None and not entry.of_options:
             with self.alone(entry.domain_id):

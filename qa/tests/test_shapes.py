@@ -24,7 +24,7 @@ def test_no_shape_has_changed_without_a_new_number():
 def test_what_is_read_from_a_text_has_a_number():
     # `versions` demands one of the types it reads; nothing else may decode a whole value
     # (FrozenEntry is what every version has, OptionTrial a part of a result that says its own)
-    parts = {"Materiality", "ObservedLoad", "FrozenEntry", "OptionTrial"}
+    parts = {"Materiality", "ObservedLoad", "FrozenEntry", "FrozenDrive", "OptionTrial"}
     for folder in ("mgr_module/wcache", "osd_probe/wcache_probe", "cli/wcache_cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name in ("codec.py", "versions.py"):

@@ -99,21 +99,69 @@ def test_what_is_written_now_has_the_frozen_part():
 def test_an_entry_without_its_frozen_part_pins_nothing(damage):
     with pytest.raises(MalformedError):
         journal.frozen(damage)
-    assert journal.to_pin(damage) is None
+    assert journal.to_pin(FROZEN.key, damage) is None
 
 
-def test_an_entry_of_an_unknown_number_is_told_as_an_error_and_stays():
+@pytest.mark.parametrize("options", [[], ON_DISK["drives"][0]["options"]])
+def test_an_entry_of_an_unknown_number_is_told_as_an_error_pinned_and_stays(options):
     (drive,) = ON_DISK["drives"]
-    text = json.dumps({**ON_DISK, "version": 99, "drives": [{**drive, "options": []}]})
+    text = json.dumps({**ON_DISK, "version": 99, "drives": [{**drive, "options": options}]})
     kept = MemoryJournal({FROZEN.key: text})
     sound, damaged = read_journal(kept)
     assert sound == {}
     assert "version 99" in damaged[FROZEN.key]
-    assert journal.to_pin(text).drives[0].state.page.saved is CacheMode.WRITE_THROUGH
+    assert named(journal.to_pin(FROZEN.key, text)) == ("0x5000c500a", [NAMES])
     switcher = Switcher(Probe().host, kept)
     with pytest.raises(StorageError, match="version 99"):
         switcher.restore_key(FROZEN.key)
     assert kept.entries == {FROZEN.key: text}
+
+
+def test_an_entry_of_our_number_that_is_about_options_alone_needs_no_pin():
+    plain = {**ON_DISK, "of_later": 1}
+    assert journal.to_pin(FROZEN.key, json.dumps(plain)) is None
+    (drive,) = ON_DISK["drives"]
+    text = json.dumps({**plain, "drives": [{**drive, "options": []}]})
+    assert named(journal.to_pin(FROZEN.key, text)) == ("0x5000c500a", [NAMES])
+    assert journal.to_pin("action/another", text) is None
+
+
+NAMES = ("0x5000c500a", "sda", Transport.SAS, "naa.5000c500a", "S1", "0x5000c500a")
+
+
+def named(entry):
+    """What a drive of an entry is found by, and its domain, which is locked for a pin."""
+    return entry.domain_id, [
+        (one.drive_id, one.dev_name, one.transport, one.wwid, one.serial, one.wwn)
+        for one in entry.drives
+    ]
+
+
+@pytest.mark.parametrize("later", [
+    {"kind": "wish"}, {"kind": None}, {"owner_id": "x" * 2000}, {"owner_id": 7}, {"version": 0},
+    {"version": "6"},
+])
+@pytest.mark.parametrize("of_drive", [
+    {}, {"mode": "write around"}, {"mode": None}, {"options": "none"}, {"of_later": [1]},
+    {"options": [{"name": "scheduler", "value": ["none"]}]}, {"state": {"page": {"saved": "x"}}},
+])
+def test_words_of_a_later_version_keep_no_drive_from_being_pinned(later, of_drive):
+    (drive,) = ON_DISK["drives"]
+    text = json.dumps({**ON_DISK, "version": 99, **later, "drives": [{**drive, **of_drive}]})
+    assert named(journal.to_pin("wish/of another key", text)) == ("0x5000c500a", [NAMES])
+
+
+def test_a_drive_of_a_later_transport_is_found_by_its_names_and_so_are_those_beside_it():
+    (drive,) = ON_DISK["drives"]
+    drives = [
+        {"drive_id": "0x1", "transport": ["fabric"]}, {**drive, "transport": "fabric"}, 7,
+        {"dev_name": "sdc"}, {**drive, "drive_id": 7}, drive, {"drive_id": "0x2", "wwn": [2]},
+    ]
+    text = json.dumps({**ON_DISK, "version": 99, "drives": drives})
+    unknown = Transport.UNKNOWN
+    assert named(journal.to_pin(FROZEN.key, text)) == ("0x5000c500a", [
+        ("0x1", "", unknown, "", "", ""), (*NAMES[:2], unknown, *NAMES[3:]), NAMES,
+    ])
 
 
 @pytest.mark.parametrize("name", ["action/a2", "lease/domain-sda", "lease/another"])

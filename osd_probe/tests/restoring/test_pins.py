@@ -13,6 +13,7 @@ from wcache.core.drive import journal
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.model import FindingCode, Severity
+from wcache_probe.journal.journal_words import journal_findings
 from wcache_probe.linux.transports.scsi import PIN
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense
 from wcache_probe.restoring.restorer import PAUSE_MAX_S, PINS_AT_ONCE, Pins
@@ -215,11 +216,21 @@ def of_another_version(text, **changes):
     return json.dumps({**json.loads(text), "version": 99, "nobody": "knows it", **changes})
 
 
-def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(fake_host, two):
+@pytest.mark.parametrize("changes", [
+    {}, {"kind": "of another kind"}, {"owner_id": "of another key"},
+])
+@pytest.mark.parametrize("of_drive", [
+    {}, {"options": [{"name": "scheduler", "value": "none"}]}, {"mode": "of later"},
+    {"transport": "of later"},
+])
+def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(
+    fake_host, two, changes, of_drive
+):
     _, switcher = two
     journal_of = switcher.journal
     ((key, text),) = journal_of.read().items()
-    journal_of.entries[key] = other = of_another_version(text)
+    drives = [{**one, **of_drive} for one in json.loads(text)["drives"]]
+    journal_of.entries[key] = other = of_another_version(text, drives=drives, **changes)
     sound, damaged = switcher.read_journal()
     assert (sound, list(damaged)) == ({}, [key])
     assert "version 99" in damaged[key]
@@ -229,11 +240,12 @@ def test_the_drives_of_an_entry_of_another_version_are_pinned_and_it_stays(fake_
     with pytest.raises(StorageError, match="version 99"):
         switcher.restore_key(key)
     assert journal_of.read() == {key: other}
+    (finding,) = journal_findings(sound, damaged, None)
+    assert (finding.code, finding.severity) == (FindingCode.RESTORE_FAILED, Severity.ERROR)
 
 
 @pytest.mark.parametrize("changes", [
-    {"drives": []}, {"drives": "none"}, {"drives": [{"dev_name": "sda"}]},
-    {"kind": "of another kind"}, {"owner_id": "of another key"},
+    {"drives": []}, {"drives": "none"}, {"drives": [{"dev_name": "sda"}]}, {"domain_id": 7},
 ])
 def test_an_entry_that_names_no_drive_pins_none_and_says_so(fake_host, two, changes):
     _, switcher = two

@@ -7,16 +7,16 @@ it never changes: `FrozenEntry`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Dict, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .. import codec, versions
 from ..errors import StorageError, VersionError, WcacheError
 from ..hardware import VALUES_MAX, OptionValue
 from ..model import (
     CacheMode,
-    CachePage,
     DeviceCache,
     DriveReport,
     DriveState,
@@ -26,6 +26,7 @@ from ..model import (
 
 JOURNAL_VERSION = 5
 ENTRY_BYTES_MAX = 256_000
+NAMES = ("drive_id", "dev_name", "wwid", "serial", "wwn")  # by which a drive is found
 
 
 class EntryKind(str, Enum):
@@ -162,12 +163,16 @@ def parse(key: str, text: str) -> JournalEntry:
 
 def frozen(text: str) -> FrozenEntry:
     """The frozen part of an entry of any version; raises MalformedError where it has none."""
-    plain = codec.as_object(codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it"))
+    plain = _object_in(text)
     drives = plain.get("drives")
     return codec.decode(FrozenEntry, {
         **_only(plain, ("kind", "owner_id", "domain_id")),
         "drives": [_frozen_drive(one) for one in drives] if isinstance(drives, list) else None,
     }, "it")
+
+
+def _object_in(text: str) -> Mapping[str, Any]:
+    return codec.as_object(codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it"))
 
 
 def _frozen_drive(plain: Any) -> Dict[str, Any]:
@@ -181,29 +186,56 @@ def _only(plain: Any, names: Sequence[str]) -> Dict[str, Any]:
     return {name: found[name] for name in names if name in found}
 
 
-def to_pin(text: str) -> Optional[JournalEntry]:
-    """The drives of an entry of any version, to find and pin them; None where none can be told.
+def to_pin(key: str, text: str) -> Optional[JournalEntry]:
+    """Find the drives of an entry that cannot be read, to pin them; None where none can be told.
 
     It is good for pinning alone, which is safe whatever the entry means: nothing is restored by
-    it, and the entry stays.
+    it, and the entry stays.  One of another number may have words that are not known here, and
+    may have changed options of a drive and its mode too: all its drives are pinned.  In one of
+    our number a drive that has options needs no pin, as its mode was not touched.
     """
     try:
-        found = frozen(text)
+        plain = _object_in(text)
+        of_another = versions.number_in(plain) != JOURNAL_VERSION
+        found = _drives_alone(plain) if of_another else frozen(text)
     except WcacheError:
         return None
     drives = tuple(
         PriorDrive(
             one.drive_id, one.dev_name, one.transport, one.mode,
-            DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN, page=CachePage(saved=one.saved)),
-            one.wwid, one.serial, one.wwn,
+            DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN), one.wwid, one.serial, one.wwn,
         )
         for one in found.drives if not one.options
     )
-    if not drives:
+    if not drives or not (of_another or found.key == key):
         return None
     return JournalEntry(
         JOURNAL_VERSION, found.kind, found.owner_id, found.domain_id, drives, written_at_s=0.0
     )
+
+
+def _drives_alone(plain: Mapping[str, Any]) -> FrozenEntry:
+    """Take what finds the drives of an entry: their names, and their domain, which is locked.
+
+    What was changed of them is not asked.  A drive without its id is left out, as no disk can
+    say that it is that one.
+    """
+    drives = plain.get("drives")
+    found: List[FrozenDrive] = []
+    for one in drives if isinstance(drives, list) else ():
+        with suppress(WcacheError):
+            found.append(codec.decode(FrozenDrive, {
+                "dev_name": "", **_only(one, NAMES), "mode": CacheMode.WRITE_BACK.value,
+                "transport": _transport(codec.as_object(one).get("transport")).value,
+            }, "it"))
+    part = {**_only(plain, ("domain_id",)), "kind": EntryKind.ACTION.value, "owner_id": ""}
+    return replace(
+        codec.decode(FrozenEntry, {**part, "drives": []}, "it"), drives=tuple(found)
+    )
+
+
+def _transport(word: Any) -> Transport:
+    return next((one for one in Transport if one.value == word), Transport.UNKNOWN)
 
 
 def _key(kind: EntryKind, owner_id: str, domain_id: str) -> str:
