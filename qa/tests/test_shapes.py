@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,6 +13,8 @@ import pytest
 import shapes
 from shapes import Shape, complaint, digest, faults, kept, now, text_of, wholes
 from wcache.core import versions
+from wcache.core.drive.journal import FrozenEntry, frozen
+from wcache.core.model import CacheMode
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,6 +22,22 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_no_shape_has_changed_without_a_new_number():
     said = complaint(now(), kept(shapes.FILE.read_text()))
     assert not said, said
+
+
+def test_the_frozen_part_of_a_journal_entry_is_what_it_was():
+    """Earlier and later probes go by it, so it has no number that could rise.
+
+    A word may be added, and its new digest then stands here: a probe that does not know the word
+    pins the drives by their names.  Nothing else of it changes.
+    """
+    assert digest(FrozenEntry) == "566cd29d49b49fc46dafc742"
+    drive = {
+        "drive_id": "d", "dev_name": "sda", "transport": "sas", "mode": "write back",
+        "state": {"page": {"saved": "write through"}},
+    }
+    plain = {"kind": "lease", "owner_id": "l", "domain_id": "d", "drives": [drive]}
+    (found,) = frozen(json.dumps(plain)).drives
+    assert found.saved is CacheMode.WRITE_THROUGH, "it stands at state.page.saved for good"
 
 
 def test_what_is_read_from_a_text_has_a_number():
