@@ -1,6 +1,6 @@
 """Keeps a digest of the shape of every type that is stored or sent, in `shapes.txt` beside this.
 
-    make shapes     writes the file; refuses where a shape has changed and its number has not
+    make shapes     writes the file; refuses where a shape changed and has no number of its own
 
 A shape is what `codec` takes: the names of fields, which of them must be there, their types and
 limits, the words of enums, down to the last part.  Names of classes and the order of fields are
@@ -14,10 +14,11 @@ import enum
 import hashlib
 import importlib
 import inspect
+import subprocess
 import sys
 import typing
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, NamedTuple, Set, Tuple
 
 FILE = Path(__file__).with_name("shapes.txt")
 ROOT = FILE.parents[1]
@@ -27,7 +28,7 @@ TODO = """\
 A value of another shape must be refused by its number alone, before any field is read. So:
 
 1. Raise the number in the lines named above, by one for each shape (a constant that several
-   classes share is raised once).
+   classes share is raised once). No number is used twice, not within a branch either.
 2. READS, in the same class, names older numbers whose values are still taken. Add the number
    that it had where, and only where, every value of the old shape means the same when it is read
    by the new one: nothing but fields were added, and their defaults say what held before. Take
@@ -44,6 +45,9 @@ class Shape(NamedTuple):
 
     number: int
     digest: str
+
+
+Past = AbstractSet[Tuple[str, Shape]]
 
 
 def wholes() -> Dict[str, type]:
@@ -70,6 +74,19 @@ def kept(text: str) -> Dict[str, Shape]:
     """The shapes as the file has them."""
     lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return {name: Shape(int(number), found) for name, number, found in lines}
+
+
+def committed() -> Set[Tuple[str, Shape]]:
+    """What the file has ever said, by the commits that are here; nothing outside of a clone."""
+    done = subprocess.run(
+        ["git", "log", "-p", "--full-history", "--no-color", "--no-ext-diff", "--format=", "--",
+         FILE.name],
+        cwd=FILE.parent, capture_output=True, text=True, check=False,
+    )
+    lines = [
+        line[1:] for line in done.stdout.splitlines() if line[:1] == "+" and line[:3] != "+++"
+    ]
+    return {one for line in lines for one in kept(line).items()}
 
 
 def digest(cls: type) -> str:
@@ -101,23 +118,31 @@ def _must_be_there(item: Any) -> bool:
     return item.default is missing and item.default_factory is missing
 
 
-def faults(code: Mapping[str, Shape], file: Mapping[str, Shape]) -> Tuple[List[str], List[str]]:
-    """(types whose shape has no new number, types of which the file is not up to date)."""
+def faults(
+    code: Mapping[str, Shape], file: Mapping[str, Shape], past: Past = frozenset(),
+) -> Tuple[List[str], List[str]]:
+    """(types whose shape has no new number, types of which the file is not up to date).
+
+    `past` is what the file said before: a number that stood for another shape is not new.
+    """
+    used = {(name, shape.number): shape for name, shape in past if shape != code.get(name)}
     same = [
-        name for name, shape in code.items() if name in file and shape != file[name]
-        and shape.number <= file[name].number
+        name for name, shape in code.items() if (name, shape.number) in used
+        or (name in file and shape != file[name] and shape.number <= file[name].number)
     ]
     old = [name for name in {**code, **file} if code.get(name) != file.get(name)]
     return same, sorted({*old} - {*same})
 
 
-def complaint(code: Mapping[str, Shape], file: Mapping[str, Shape]) -> str:
+def complaint(
+    code: Mapping[str, Shape], file: Mapping[str, Shape], past: Past = frozenset()
+) -> str:
     """What is wrong, and all that a developer has to do; empty where nothing is."""
-    same, old = faults(code, file)
+    same, old = faults(code, file, past)
     if same:
         lines = [
-            "", "The shape of these types has changed, and their number is no higher than it was:",
-            "", *(f"  {name}, number {file[name].number}\n    {_where(name)}" for name in same),
+            "", "The shape of these types has changed, and their number has been used before:",
+            "", *(f"  {name}, number {code[name].number}\n    {_where(name)}" for name in same),
             "", TODO,
         ]
         return "\n".join(lines)
@@ -152,9 +177,9 @@ def main() -> int:
     if "<<<<<<<" in text:
         print("qa/shapes.txt has marks of a conflict: `git checkout --ours qa/shapes.txt` first")
         return 1
-    file = kept(text)
-    if faults(code, file)[0]:
-        print(complaint(code, file))
+    file, past = kept(text), committed()
+    if faults(code, file, past)[0]:
+        print(complaint(code, file, past))
         return 1
     FILE.write_text(text_of(code))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import ClassVar, Optional, Tuple, Union
 
 import pytest
 import shapes
-from shapes import Shape, complaint, digest, faults, kept, now, text_of, wholes
+from shapes import Shape, committed, complaint, digest, faults, kept, now, text_of, wholes
 from wcache.core import versions
 from wcache.core.drive.journal import FrozenEntry, frozen
 from wcache.core.model import CacheMode
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_no_shape_has_changed_without_a_new_number():
-    said = complaint(now(), kept(shapes.FILE.read_text()))
+    said = complaint(now(), kept(shapes.FILE.read_text()), committed())
     assert not said, said
 
 
@@ -137,6 +138,35 @@ OLD = {"m.A": Shape(3, "aa"), "m.B": Shape(1, "bb")}
 ])
 def test_a_number_has_to_rise_with_its_shape(new, same, old):
     assert faults(new, OLD) == (same, old)
+
+
+@pytest.mark.parametrize(("new", "same"), [
+    (Shape(4, "ad"), ["m.A"]), (Shape(3, "ab"), ["m.A"]), (Shape(5, "ac"), []),
+    (Shape(4, "ac"), []),
+])
+def test_a_number_that_git_knows_with_another_shape_is_not_used_again(new, same):
+    """Also where the file was written by hand, or its line dropped meanwhile."""
+    past = {("m.A", Shape(3, "aa")), ("m.A", Shape(4, "ac"))}
+    for file in ({"m.A": new}, {}):
+        assert faults({"m.A": new}, file, past)[0] == same
+
+
+def test_what_git_knows_is_read_from_all_commits_of_the_file(monkeypatch, tmp_path):
+    file = tmp_path / "shapes.txt"
+    monkeypatch.setattr(shapes, "FILE", file)
+    assert committed() == set(), "no repository"
+
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path,
+                       check=True, capture_output=True)
+
+    git("init")
+    versions_of = [{"m.A": Shape(1, "aa"), "m.B": Shape(1, "bb")}, {"m.A": Shape(2, "ab")}]
+    for each in versions_of:
+        file.write_text(text_of(each))
+        git("add", file.name)
+        git("commit", "-m", "one")
+    assert committed() == {one for each in versions_of for one in each.items()}
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ class Disobedience:
 class HostReport(OfDrives):
     """Everything a probe found on its host."""
 
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
     STORED_BY: ClassVar[str] = "hostname"
     hostname: str
     probe_version: str

@@ -17,7 +17,7 @@ from .host_report import EVIDENCE_MAX, HostReport, ToggleProof, Waiting
 from .model import CacheMode, DriveReport, DriveState, LoadPoint, Role
 from .options.option import SharedCache
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
