@@ -86,9 +86,8 @@ def bar(part: Part) -> str:
 def _campaign(shown: Mapping[str, Any]) -> Look:
     rows: List[Dict[str, Any]] = shown["run_list"]
     over = shown["status"] != "running"
-    # a module of before tells the maximum alone
     parts = tuple(
-        Part(row["run_id"], row["periods_done"], row.get("periods_expected", row["periods_max"]),
+        Part(row["run_id"], row["periods_done"], row["periods_expected"],
              _printable(row["status"] + (f": {row['reason']}" if row["reason"] else "")),
              f"{_printable(row['hostname'])} {_drive(row)}")
         for row in rows

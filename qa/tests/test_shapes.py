@@ -61,6 +61,25 @@ def test_every_type_with_a_number_writes_and_reads_it():
             versions.take(cls, {"version": cls.VERSION + 1, "nobody": "knows it"}, "it")
 
 
+@dataclass(frozen=True)
+class Read:
+    VERSION: ClassVar[int] = 4
+    READS: ClassVar[Tuple[int, ...]] = (3,)
+    a: int = 0
+
+
+@pytest.mark.parametrize(("number", "why"), [
+    (3, ""), (4, ""), (5, "a newer wcache wrote it"), (2, "an older wcache wrote it"),
+    (0, "it has no version, and 3 or 4 is known here"),
+])
+def test_a_value_of_an_earlier_number_is_read_where_its_type_says_so(number, why):
+    if not why:
+        assert versions.take(Read, {"version": number, "a": 7}, "it") == Read(7)
+        return
+    with pytest.raises(versions.VersionError, match=why):
+        versions.take(Read, {"version": number, "a": 7}, "it")
+
+
 class Word(str, Enum):
     ONE = "one"
 

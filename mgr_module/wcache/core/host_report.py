@@ -93,8 +93,6 @@ class OfDriveKind(OfDrives):
 
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
-# The subject of what a probe does not see of its host; older ones had no word for the cure.
-OTHER_PROGRAMS = "other programs"
 # Lines that say why a combination of host driver and drive model is not proven.
 DISAGREED_MAX = 8
 

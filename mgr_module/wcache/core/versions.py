@@ -1,9 +1,9 @@
 """The number of every type that is stored or sent: a reader reads it before the fields.
 
 The class says it: `VERSION`, and in `READS` the older numbers whose values still mean the
-same here (0: a value without a number).  A value of any other number is refused, whatever its
-fields are, in words that say which side to update.  `qa/shapes.py` keeps a digest of each such
-shape: one that changes without a new number fails a test.
+same here.  A value of any other number, or of none, is refused, whatever its fields are, in words
+that say which side to update.  `qa/shapes.py` keeps a digest of each such shape: one that changes
+without a new number fails a test.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def dumps(value: Numbered) -> str:
 def other_number(what: str, number: int, known: Tuple[int, ...]) -> str:
     """Why a value of another number is refused, and who is to be updated."""
     said = f"{what} has version {number}" if number else f"{what} has no version"
-    numbers = " or ".join(str(one) for one in sorted(known) if one)
+    numbers = " or ".join(str(one) for one in sorted(known))
     said = f"{said}, and {numbers} is known here"
     if number > max(known):
         return f"{said}: a newer wcache wrote it, update this one"

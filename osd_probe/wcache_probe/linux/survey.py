@@ -9,7 +9,6 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError
 from wcache.core.hardware import BcacheState
-from wcache.core.host_report import OTHER_PROGRAMS
 from wcache.core.model import (
     Cure,
     DeviceCache,
@@ -159,7 +158,8 @@ class Survey:
         """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
         text = f"whether other programs use the drives is unknown: {self._blind}"
         blind = Finding(
-            FindingCode.SHARED_DRIVE, Severity.WARNING, OTHER_PROGRAMS, text, Cure.LET_PROBE_SEE
+            FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", text,
+            Cure.LET_PROBE_SEE,
         )
         return (
             *self._lost, *([blind] if self._blind else ()),

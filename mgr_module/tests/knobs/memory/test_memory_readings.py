@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
-from wcache.core import versions
 from wcache.core.config_database import Entry
-from wcache.core.errors import VersionError
 from wcache.knobs.memory.curve import (
     Curve,
     MissCost,
@@ -28,11 +26,9 @@ from wcache.knobs.memory.reading import (
     edges_of,
     read,
 )
-from wcache.knobs.memory.trial import TargetTrial
 from wcache.knobs.memory.trial_result import (
     PeriodRates,
     TrialResult,
-    TrialResults,
     TrialVerdict,
     gains,
     judge,
@@ -180,22 +176,6 @@ def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_i
     assert found.at(GIB - 145 / 0.85).high > 1.0
 
 
-def test_a_stored_trial_that_kept_no_hits_is_still_read_so_that_its_leases_go_back():
-    trial = TargetTrial(
-        "t1", 0.0, "hdd", (0, 1), (1, 1), GIB, 2 * GIB, 1.0, 1.0, 1.0, owed=(0, 1),
-        periods=(PeriodRates(False, 720.0, (100.0, 100.0)),),
-    )
-    plain = versions.to_plain(trial)
-    del plain["periods"][0]["hits"]
-    assert versions.take(TargetTrial, {**plain, "version": 1}, "a trial") == trial
-
-
-def test_results_by_an_earlier_rule_are_not_taken():
-    plain = {**versions.to_plain(TrialResults((a_result(6, 0.5, 1.0),))), "version": 1}
-    with pytest.raises(VersionError):
-        versions.take(TrialResults, plain, "results")
-
-
 def a_trial(*parts, loads=(1.0,) * 8, share=(1.0, 1.0, 1.0)):
     """A trial of two blocks: OSDs miss a tenth of what they look up, raised a share of that.
 
@@ -220,10 +200,6 @@ def test_a_trial_finds_its_gain_and_says_where_it_can_not():
     assert a_trial(loads=(0.0,) * 8).verdict == "insufficient data"
     assert a_trial(loads=(1.0,) * 7 + (0.0,)).verdict == "insufficient data"
     assert a_trial(loads=(1.0,) * 4, share=(0.5,) * 3).verdict == "insufficient data", "one block"
-    told = TrialResult("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1))
-    of_before = [PeriodRates(raised, 720.0, (50.0 if raised else 100.0,) * 2)
-                 for raised in (False, True)] * 4
-    assert judge(told, of_before).verdict == "insufficient data", "hits were not kept"
 
 
 def test_one_osd_alone_does_not_say_what_others_of_its_class_would_gain():

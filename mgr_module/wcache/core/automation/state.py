@@ -372,7 +372,6 @@ class AutoState:
     """
 
     VERSION: ClassVar[int] = 4
-    READS: ClassVar[Tuple[int, ...]] = (3,)
     modes: Modes = ()
     known: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     fresh: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
@@ -387,7 +386,7 @@ class AutoState:
     turned: Tuple[Turned, ...] = ()
 
     def turned_at_s(self, device_class: str) -> float:
-        """When an admin has last turned it on or off for a device class; 0 where unknown."""
+        """When an admin has last turned it on or off for a device class; 0 where never."""
         mine = (item.at_s for item in self.turned if item.device_class in ("", device_class))
         return max(mine, default=0.0)
 

@@ -49,8 +49,7 @@ class TargetTrial:
     is the plan whose larger target it tries, "" where it was asked for by itself.
     """
 
-    VERSION: ClassVar[int] = 2
-    READS: ClassVar[Tuple[int, ...]] = (1,)  # without hits
+    VERSION: ClassVar[int] = 3
     trial_id: str
     created_at_s: float
     device_class: str

@@ -26,15 +26,12 @@ OSDS_MAX = 64
 
 @dataclass(frozen=True)
 class PeriodRates:
-    """Onode misses and hits of each OSD per second in a period, in the order of the trial's OSDs.
-
-    `hits` is empty in a trial of a version that did not keep them.
-    """
+    """Onode misses and hits per second in a period, of each OSD in the order of the trial."""
 
     raised: bool
     seconds: float
     misses: Tuple[float, ...] = field(metadata={"max_items": OSDS_MAX})
-    hits: Tuple[float, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    hits: Tuple[float, ...] = field(metadata={"max_items": OSDS_MAX})
 
 
 class TrialVerdict(str, Enum):
@@ -104,7 +101,7 @@ def judge(told: TrialResult, periods: Sequence[PeriodRates]) -> TrialResult:
 
 def _logs(periods: Sequence[PeriodRates], index: int) -> List[float]:
     """Of one OSD, a logarithm for each pair; none where nothing was looked up in some period."""
-    if any(not p.hits or p.hits[index] + p.misses[index] <= 0 for p in periods):
+    if any(p.hits[index] + p.misses[index] <= 0 for p in periods):
         return []
     parts = [p.misses[index] / (p.hits[index] + p.misses[index]) for p in periods]
     # one miss in a while keeps the logarithm finite where a cliff took all of them

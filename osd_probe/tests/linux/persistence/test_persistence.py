@@ -128,21 +128,11 @@ def test_a_rule_is_known_after_the_probe_has_moved(rules, tmp_path):
     assert files(tmp_path) == []
 
 
-# as the first version of the project wrote it
-FIRST_VERSION = f"""\
-# Written by wcache-probe: keeps this drive in write through.
-# `ceph wcache rollback` removes it; changes made here by hand are kept.
-ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{WWID}", \
-ATTR{{cache_type}}="temporary write back"
-ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", ATTRS{{wwid}}=="{WWID}", \
-RUN+="/usr/local/bin/wcache-probe appear --mode write-through --wwid {WWID} \
---run-dir /run/wcache %k"
-"""
-
-
-def test_a_rule_of_the_first_version_is_known_and_removed(rules, tmp_path):
+def test_a_rule_that_says_something_else_of_itself_is_known_and_removed(rules, tmp_path):
+    rules.write(WWID, THROUGH)
     path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"
-    path.write_text(FIRST_VERSION)
+    first, _, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, "# as another version words it\n", *rest]))
     assert rules.mode(WWID) is THROUGH
     assert rules.says(WWID, THROUGH)
     rules.remove(WWID)
@@ -172,7 +162,7 @@ def test_a_file_in_its_place_that_is_not_ours_is_left_and_where_it_acts_said(rul
     rules.remove(WWID)
     with pytest.raises(StorageError):
         rules.write(WWID, BACK)
-    path.write_text("# mine\n" + FIRST_VERSION.split("\n", 1)[1])
+    path.write_text("# mine\n" + drive_rule(WWID, THROUGH, COMMAND, "/run/wcache"))
     with pytest.raises(StorageError, match="not as wcache-probe wrote it"):
         rules.remove(WWID)
     assert path.exists()

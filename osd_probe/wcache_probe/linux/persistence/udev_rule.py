@@ -320,7 +320,7 @@ def _digest(pins: Iterable[str]) -> str:
 
 
 def note_of(text: str) -> str:
-    """The property that a rule file leaves; empty where it leaves none, as older ones."""
+    """The property that a rule file leaves; empty where it leaves none."""
     names = names_in(text)
     leaves = lines_of(text).issuperset(_notes(lines_for(names)))
     return note_for(names) if leaves else ""

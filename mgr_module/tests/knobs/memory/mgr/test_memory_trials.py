@@ -10,6 +10,7 @@ from module_world import change_osd, ok, refused, said, taken_over
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 from wcache.engine.run_queue import CLUSTER_GRACE_S
+from wcache.knobs.memory.trial import TargetTrial
 
 
 def three_hosts(**options):
@@ -315,6 +316,27 @@ def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_
     error = refused(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
     assert "set by `ceph tell`" in error
     assert mgr.osd_memory.leases == []
+
+
+@pytest.mark.parametrize("number", [TargetTrial.VERSION - 1, TargetTrial.VERSION + 1])
+def test_the_targets_of_a_trial_that_cannot_be_read_are_named_with_how_they_go_back(number):
+    mgr = trying()
+    text = mgr.store.kept["memory/trial"]
+    mgr.store.kept["memory/trial"] = json.dumps({**json.loads(text), "version": number})
+    mgr.restart()
+    settled_caches(mgr)
+    assert f"version {number}" in said(mgr, "status")["unreadable"]["memory/trial"]
+    told = " ".join(
+        line for group in said(mgr, "memory recommend")["groups"] for line in group["left_alone"]
+    )
+    assert leased(mgr)
+    for osd_id in leased(mgr):
+        assert f"`ceph tell osd.{osd_id} config unset osd_memory_target`" in told
+        shown_by = ok(mgr.command("memory status"))
+        assert f"osd.{osd_id}" in shown_by
+        assert "set by `ceph tell`" in shown_by
+    error = refused(mgr, "memory trial start", scope="class:hdd", accept_cost=True)
+    assert "set by `ceph tell`" in error
 
 
 @pytest.mark.slow
