@@ -195,6 +195,6 @@ def test_advice_on_loads_is_worked_out_under_the_lock_by_the_look_alone():
     watch._profiles = {0: LoadProfile(())}
     mgr.profiles_of = watch.profiles
     with mgr.engine.deciding() as (world, _):
-        assert "recommendations" not in vars(world)
+        assert not world.has_advice
         assert world.recommendations
         assert world.loads()

@@ -79,7 +79,7 @@ class Fleet:
             0.0, lambda: self.cluster, reports=self.reports, reported_at_s=self.fresh
         )
         vars(world).update(
-            recommendations=[advice(make.MODEL, THROUGH), advice(OPEN, None)],
+            _recommendations=[advice(make.MODEL, THROUGH), advice(OPEN, None)],
             disputes=self.disputes,
         )
         return CacheModePlanner().plan(Asked("p1", "n", scope), world)

@@ -115,7 +115,7 @@ class Engine(Orders):
     def _newest_advised(self) -> Optional[World]:
         """The newest look of which the advice is worked out; the newest at all where none is."""
         looked = self._looked
-        has_advice = looked is not None and "recommendations" in vars(looked)
+        has_advice = looked is not None and looked.has_advice
         return looked if has_advice or self._advised is None else self._advised
 
     def look(self, before: World) -> World:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -53,28 +52,23 @@ __all__ = ["Once", "World"]
 T = TypeVar("T")
 
 
-if TYPE_CHECKING:
-    # Ceph's mypy (1.9) takes no descriptor of ours for a property of a Protocol
-    from functools import cached_property as Once
-else:
+class Once(Generic[T]):
+    """A property that is worked out when it is asked for first, and holds no lock meanwhile.
 
-    class Once(Generic[T]):
-        """A property that is worked out when it is asked for first, and holds no lock meanwhile.
+    `functools.cached_property` has one lock for all instances before Python 3.12: whoever
+    works something out waits for the engine's lock in it, and whoever has that lock would
+    wait for it.
+    """
 
-        `functools.cached_property` has one lock for all instances before Python 3.12: whoever
-        works something out waits for the engine's lock in it, and whoever has that lock would
-        wait for it.
-        """
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
 
-        def __init__(self, work: Callable[[Any], T]) -> None:
-            self._work = work
-            self.__doc__ = work.__doc__
-
-        def __get__(self, world: Any, owner: object = None) -> T:
-            # the value in the instance comes before this
-            found = self._work(world)
-            world.__dict__[self._work.__name__] = found
-            return found
+    def __get__(self, world: Any, owner: object = None) -> T:
+        # the value in the instance comes before this
+        found = self._work(world)
+        world.__dict__[self._work.__name__] = found
+        return found
 
 
 _ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "trusted", "accepted")
@@ -286,6 +280,11 @@ class World:
             (r.drive_model, r.load_point, r.pairs) for r in self.results.values()
         )
 
+    @property
+    def has_advice(self) -> bool:
+        """Whether recommendations are worked out already."""
+        return "_recommendations" in self.__dict__
+
     def advised(self) -> World:
         """The same, with what takes long worked out now: no lock is held yet."""
         _ = self.recommendations
@@ -294,7 +293,7 @@ class World:
     def taking_over(self, before: World) -> World:
         """The same, with the advice of an earlier look where all that it follows from stands."""
         if all(getattr(self, name) == getattr(before, name) for name in _ADVICE_FOLLOWS_FROM):
-            for name in ("believed_reports", "believed_results", "recommendations"):
+            for name in ("believed_reports", "believed_results", "_recommendations"):
                 if name in before.__dict__:
                     self.__dict__[name] = before.__dict__[name]
         return self
@@ -306,16 +305,26 @@ class World:
         found = self.results.values()
         return tuple(lifted(item, models) for item in found) if models else tuple(found)
 
-    @Once
+    # They are read as those of a Protocol, `Verdicts`: Ceph's mypy (1.9) takes properties alone.
+
+    @property
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
+        return self._recommendations
+
+    @property
+    def option_verdicts(self) -> Tuple[OptionVerdict, ...]:
+        """What is known of options' values, by class, drive model and load."""
+        return self._option_verdicts
+
+    @Once
+    def _recommendations(self) -> Tuple[Recommendation, ...]:
         reports, throwaway = self.believed_reports, self.options.throwaway_cluster
         homes = hosts_by_model(reports, self.cluster, throwaway=throwaway)
         return recommend(self.believed_results, self.loads(), homes, reports, self.accepted)
 
     @Once
-    def option_verdicts(self) -> Tuple[OptionVerdict, ...]:
-        """What is known of options' values, by class, drive model and load."""
+    def _option_verdicts(self) -> Tuple[OptionVerdict, ...]:
         homes = hosts_by_model(
             self.believed_reports, self.cluster, switchable=False,
             throwaway=self.options.throwaway_cluster,
