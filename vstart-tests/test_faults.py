@@ -143,7 +143,7 @@ def test_a_mgr_restart_resumes_and_repeats_nothing(
     starts = [
         period["started_at_s"]
         for pair in record["pairs"]
-        for period in (pair["write_back"], pair["write_through"])
+        for period in (pair["a"], pair["b"])
     ]
     assert len(set(starts)) == 8
     assert "resumed after a restart of the mgr" in wcache.history_text()

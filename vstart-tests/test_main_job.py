@@ -167,13 +167,10 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
     # how often it checks late depends on how long the machine's noise keeps it undecided
     early = sum(len(watch["samples_ns"]) for watch in record["watches"])
     assert early in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)
-    assert {p["settle_s"] for pair in record["pairs"] for p in (pair["write_back"],
-            pair["write_through"])} == {record["settling"]["settle_s"]}
-    assert all(
-        period["state_after"][0]["kernel_view"] == period["mode"]
-        for pair in record["pairs"]
-        for period in (pair["write_back"], pair["write_through"])
-    )
+    for pair in record["pairs"]:
+        for arm, view in (("a", "write back"), ("b", "write through")):
+            assert pair[arm]["settle_s"] == record["settling"]["settle_s"]
+            assert (pair[arm]["arm"], pair[arm]["state_after"][0]["kernel_view"]) == (arm, view)
 
     recommended = wcache.advice(own_class)
     assert depth1["record_id"] in recommended["record_ids"]
@@ -262,7 +259,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
         assert watch["at_ns"] == sorted(set(watch["at_ns"]))
     shares: List[float] = []
     for pair in record["pairs"]:
-        back, through = pair["write_back"], pair["write_through"]
+        back, through = pair["a"], pair["b"]
         names = {counter["name"] for counter in back["counters"]}
         assert {"kv_sync_lat", "kv_commit_lat", "txc_commit_lat"} <= names
         for period in (back, through):

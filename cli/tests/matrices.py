@@ -15,6 +15,7 @@ from wcache.core.experiment.matrix import (
     cells_of,
 )
 from wcache.core.model import CacheMode, DriveModel, Transport
+from wcache.core.options.entries import mode_of_arm
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 RATIOS = {Sync.NONE: 0.2, Sync.FDATASYNC: 4.0, Sync.DSYNC: 1.0}
@@ -36,6 +37,9 @@ def a_matrix(pairs=8, noise=0.03, draw=5):
     return Matrix(
         MATRIX_FORMAT, MATRIX_VERSION, "matrix.1", "h1", "sdz1", "d", "w",
         DriveModel("V", "M", "1"), Transport.SCSI, True, SEED, 0.5, 0.5, 8,
-        tuple(MatrixPair(i, coin(SEED, i), period(WB, i), period(WT, i)) for i in range(pairs)),
+        tuple(
+            MatrixPair(i, mode_of_arm(coin(SEED, i)), period(WB, i), period(WT, i))
+            for i in range(pairs)
+        ),
         (), 4096, "done",
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
+from wcache.commands.campaigns import told
 from wcache.core import codec
 from wcache.core.change.change import Change
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.rollout_state import Rollout, Wave, WaveKind
 from wcache.core.errors import NotFoundError
 from wcache.core.model import (
+    Arm,
     CacheMode,
     DeviceCache,
     DriveModel,
@@ -36,7 +38,7 @@ from wcache.core.record import (
 from wcache.core.setting.domain_settings import CacheModeSetting
 from wcache.core.setting.setting import CacheDomain
 from wcache.core.verdict.recommend import recommend
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ArmSummary, Result
 from wcache.services.plans.planners import plain_changes
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
@@ -51,17 +53,15 @@ def record(record_id: str = "c1.0.0", load_point: LoadPoint = LoadPoint.OSD_BENC
         Transport.SAS, 3, 2.0, 0.2, 7, 8,
     )
 
-    def period(mode: CacheMode) -> Period:
-        samples = BACK_NS if mode is CacheMode.WRITE_BACK else THROUGH_NS
+    def period(arm: Arm) -> Period:
+        samples = BACK_NS if arm is Arm.A else THROUGH_NS
         if load_point is LoadPoint.OSD_TRAFFIC:
             counter = CounterDelta("txc_commit_lat", 3e-9 * sum(samples), 9)
-            return Period(mode, 1.0, 0.2, 2.2, (), (counter,))
-        return Period(mode, 1.0, 0.2, 2.2, samples, (), 12288)
+            return Period(arm, 1.0, 0.2, 2.2, (), (counter,))
+        return Period(arm, 1.0, 0.2, 2.2, samples, (), 12288)
 
     pairs = tuple(
-        Pair(n, CacheMode.WRITE_BACK, period(CacheMode.WRITE_BACK),
-             period(CacheMode.WRITE_THROUGH))
-        for n in range(4)
+        Pair(n, Arm.A, period(Arm.A), period(Arm.B)) for n in range(4)
     )
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, "c1", setup, pairs, 1.0, 20.0, "decided"
@@ -71,10 +71,10 @@ def record(record_id: str = "c1.0.0", load_point: LoadPoint = LoadPoint.OSD_BENC
 def _result() -> Result:
     return Result(
         "c1.0.0", "c1", "h1", 3, "hdd", "d1", "d1", MODEL, LoadPoint.OSD_BENCH_DEPTH1,
-        Verdict.WRITE_THROUGH, 4, 17.6, 98304, "decided", 9.5, 7.0, 12.1,
+        Verdict.B, 4, 17.6, 98304, "decided", 9.5, 7.0, 12.1,
         "the 99% interval lies wholly above 1.1",
-        ModeSummary(12, 6000.0, 2100.0, 4000.0, 4000.0, 5000.0, 9000.0, None, 9000.0, 4750.0),
-        ModeSummary(12, 966.0, 700.0, 400.0, 400.0, 500.0, 2000.0, None, 2000.0, 500.0),
+        ArmSummary(12, 6000.0, 2100.0, 4000.0, 4000.0, 5000.0, 9000.0, None, 9000.0, 4750.0),
+        ArmSummary(12, 966.0, 700.0, 400.0, 400.0, 500.0, 2000.0, None, 2000.0, 500.0),
         ("few samples",),
     )
 
@@ -94,7 +94,7 @@ def campaign(status: str = "done", done: int = 8) -> Dict[str, Any]:
             "reason": "", "restored": True, "periods_done": done, "periods_max": 160,
             "periods_expected": 8, "interrupted_periods": 0,
         }],
-        "results": [{**codec.to_plain(_result()), "dev_names": ["sda"]}],
+        "results": [{**told(_result()), "dev_names": ["sda"]}],
     }
 
 

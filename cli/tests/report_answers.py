@@ -8,11 +8,12 @@ from statistics import mean, quantiles, stdev
 from typing import Any, Dict, List, Tuple
 
 from module_answers import everything, record
+from wcache.commands.campaigns import told
 from wcache.core import codec
-from wcache.core.model import DriveModel, LoadPoint, Verdict
+from wcache.core.model import Arm, DriveModel, LoadPoint, Verdict
 from wcache.core.record import Period, Record
 from wcache.core.verdict.recommend import recommend
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ArmSummary, Result
 
 MODELS = (DriveModel("SEAGATE", "ST16000NM002G", "E003"), DriveModel("", "SAMSUNG MZ7L3", "104Q"))
 LOADS = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
@@ -32,7 +33,7 @@ def a_lot(drives: int = 2 * OSDS_PER_MODEL) -> Dict[str, Any]:
     results = tuple(result for result, _ in found)
     shown = answers["campaign show c1"]
     shown["results"] = [
-        {**codec.to_plain(r), "dev_names": [f"sd{chr(97 + r.osd_id)}"]} for r in results
+        {**told(r), "dev_names": [f"sd{chr(97 + r.osd_id)}"]} for r in results
     ]
     shown["seconds"], shown["bytes_written"], shown["skipped"] = 3600.0, 9 << 30, []
     shown["options"] = {"loads": [x.value for x in LOADS], "pairs_max": 80, "drives_per_model": 6}
@@ -79,14 +80,14 @@ def _measured(
         return replace(of, samples_ns=samples)
 
     pairs = tuple(
-        replace(pair, write_back=period(pair.write_back, back_us),
-                write_through=period(pair.write_through, through_us))
+        replace(pair, a=period(pair.a, back_us),
+                b=period(pair.b, through_us))
         for pair in one.pairs
     )
     one = replace(one, record_id=record_id, setup=setup, pairs=pairs)
     back, through = (
-        _summary([ns / 1e3 for pair in pairs for ns in getattr(pair, mode).samples_ns])
-        for mode in ("write_back", "write_through")
+        _summary([ns / 1e3 for pair in pairs for ns in pair.period(arm).samples_ns])
+        for arm in Arm
     )
     ratio = back_us / through_us
     back, through = replace(back, level_us=back_us), replace(through, level_us=through_us)
@@ -94,16 +95,16 @@ def _measured(
     result = Result(
         record_id, "c1", setup.hostname, osd, "hdd" if better else "ssd", setup.domain_id,
         setup.drive_id, MODELS[kind], load,
-        Verdict.WRITE_THROUGH if better else Verdict.NO_DIFFERENCE, 4, 150.0, 1 << 28, "decided",
+        Verdict.B if better else Verdict.NO_DIFFERENCE, 4, 150.0, 1 << 28, "decided",
         ratio, ratio * 0.95, ratio * 1.05, "the 99% interval lies wholly above 1.1" if better
         else "the 95% interval lies wholly between 0.91 and 1.1", back, through,
     )
     return result, one
 
 
-def _summary(values_us: List[float]) -> ModeSummary:
+def _summary(values_us: List[float]) -> ArmSummary:
     p25, p50, p75 = quantiles(values_us, n=4)
-    return ModeSummary(
+    return ArmSummary(
         len(values_us), mean(values_us), stdev(values_us), min(values_us), p25, p50, p75,
         quantiles(values_us, n=10)[-1], max(values_us),
     )

@@ -20,7 +20,7 @@ from wcache.analysis.__main__ import answer
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse, analysed
 from wcache.core import codec
-from wcache.core.options.entries import OptionTrial
+from wcache.core.options.entries import CACHE_MODES, OptionTrial
 from wcache.core.record import RECORD_VERSION
 from wcache.core.verdict.recommend import recommend
 from wcache_cli.main import main
@@ -79,7 +79,7 @@ def test_a_drive_measured_twice_counts_as_on_the_cluster(tmp_path, capsys):
         ])
         (load,) = advice.loads
         assert (pool["verdict"], pool["ratio_low"], pool["ratio_high"]) == (
-            load.verdict.value, load.ratio_low, load.ratio_high)
+            CACHE_MODES.said(load.verdict), load.ratio_low, load.ratio_high)
 
 
 def test_experiments_of_one_drive_are_weighed_by_the_material_ratio_that_was_given(

@@ -181,7 +181,7 @@ def test_the_json_beside_the_page_has_every_sample(tmp_path):
     beside = json.loads((tmp_path / "r.json").read_text())
     assert beside["format_version"] == 1
     assert len(beside["records"]) == 2 * 2 * OSDS_PER_MODEL
-    assert all(len(p["write_back"]["samples_ns"]) == 12 for p in beside["records"][0]["pairs"])
+    assert all(len(p["a"]["samples_ns"]) == 12 for p in beside["records"][0]["pairs"])
     # a page that is called like the file of samples does not lose to it
     assert main(["report", "--from", str(folder), "--out", str(tmp_path / "q.json")]) == 0
     assert "<!DOCTYPE html>" in (tmp_path / "q.json").read_text()

@@ -33,8 +33,8 @@ def with_samples(back, through):
     pair = made.pairs[0]
     pair = replace(
         pair,
-        write_back=replace(pair.write_back, samples_ns=tuple(back)),
-        write_through=replace(pair.write_through, samples_ns=tuple(through)),
+        a=replace(pair.a, samples_ns=tuple(back)),
+        b=replace(pair.b, samples_ns=tuple(through)),
     )
     return replace(made, pairs=(pair,))
 
@@ -96,8 +96,8 @@ def on_bcache(record_id: str = "c9.0.0") -> Dict[str, Any]:
         return replace(of, bcache=(state,))
 
     pairs = tuple(
-        replace(pair, write_back=period(pair.write_back, 10.0 + 2 * pair.index),
-                write_through=period(pair.write_through, 11.0 + 2 * pair.index))
+        replace(pair, a=period(pair.a, 10.0 + 2 * pair.index),
+                b=period(pair.b, 11.0 + 2 * pair.index))
         for pair in one.pairs
     )
     trial = OptionTrial("writeback_percent", "10", "20")

@@ -18,7 +18,7 @@ from wcache.core.text import amount
 from .files import read_text
 from .matrix_table import matrix_lines
 from .output import add_format, print_json
-from .tables import arms_in, mode_table, result_lines, write_lines
+from .tables import mode_table, result_lines, write_lines
 
 NAME = "analyze"
 ERROR_CODE = 2
@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
         print()
     for result in results:
         print("\n".join(_heading(result)))
-        per_mode, arms = result["per_mode"], arms_in(result)
-        print("\n".join([*mode_table(per_mode, arms), *write_lines(per_mode, arms)]))
+        per_mode = result["per_mode"]
+        print("\n".join([*mode_table(per_mode), *write_lines(per_mode)]))
         print("\n".join(result_lines(result)))
         print()
     for pool in pools:

@@ -20,6 +20,7 @@ from wcache.core.experiment.matrix import (
     MatrixPeriod,
 )
 from wcache.core.model import CacheMode, Verdict
+from wcache.core.options.entries import CACHE_MODES, mode_of_arm
 from wcache.core.verdict import sequential
 from wcache.core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, ratio, rounded
 
@@ -61,7 +62,7 @@ def _check(matrix: Matrix) -> None:
     if [pair.index for pair in matrix.pairs] != list(range(len(matrix.pairs))):
         raise MalformedError("the pairs of the matrix are not numbered from 0")
     for pair in matrix.pairs:
-        if pair.first is not coin(matrix.seed, pair.index):
+        if pair.first is not mode_of_arm(coin(matrix.seed, pair.index)):
             raise MalformedError(f"pair {pair.index} is not in the order of the matrix's seed")
         back, through = pair.write_back, pair.write_through
         if back.mode is not CacheMode.WRITE_BACK or through.mode is not CacheMode.WRITE_THROUGH:
@@ -92,7 +93,7 @@ def _cell(matrix: Matrix, cell: Cell, options: Materiality) -> List[Dict[str, An
     return [{
         **_named(cell),
         "pairs": len(logs),
-        "better": better.value,
+        "better": CACHE_MODES.said(better),
         "ratio": ratio(far.mean),
         "ratio_low": ratio(far.low),
         "ratio_high": ratio(far.high),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from wcache.core.experiment.run_state import FIRST_LOOK
-from wcache.core.model import CacheMode, Verdict
-from wcache.core.options.entries import CACHE_MODES, Arms, OptionTrial, arms_of
+from wcache.core.options.entries import Arms, OptionTrial, arms_of
 from wcache.core.text import latency, relative, table
 
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
@@ -18,24 +17,22 @@ def arms_in(result: Mapping[str, Any]) -> Arms:
     return arms_of(OptionTrial(**compared) if compared else None)
 
 
-def mode_table(
-    per_mode: Mapping[str, Mapping[str, Any]], arms: Arms = CACHE_MODES
-) -> List[str]:
+def mode_table(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
     """A line of latencies for each arm, and one of its stalls."""
     rows = []
-    for mode, found in per_mode.items():
+    for arm, found in per_mode.items():
         below = found.get("stall_rate_below")
         rows.append((
-            arms.name(CacheMode(mode)), found["n"], *(_latency(found, name) for name in COLUMNS),
+            arm, found["n"], *(_latency(found, name) for name in COLUMNS),
             "-" if below is None else f"{below:.2%}",
         ))
     return table(("latency", "n", *COLUMNS, "stalls below"), rows).splitlines()
 
 
-def write_lines(per_mode: Mapping[str, Mapping[str, Any]], arms: Arms) -> List[str]:
+def write_lines(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
     """What OSDs' histograms tell of client writes, a line for each arm that has one."""
     lines = []
-    for mode, found in per_mode.items():
+    for arm, found in per_mode.items():
         writes = found.get("client_writes")
         if writes is not None:
             parts = ", ".join(
@@ -43,7 +40,7 @@ def write_lines(per_mode: Mapping[str, Mapping[str, Any]], arms: Arms) -> List[s
                 for name in ("p50", "p90", "p99") if f"{name}_about_us" in writes
             )
             lines.append(
-                f"{writes['n']} client writes in {arms.name(CacheMode(mode))}: {parts} "
+                f"{writes['n']} client writes in {arm}: {parts} "
                 "(read from buckets a factor of 2 wide)"
             )
     return lines
@@ -61,7 +58,6 @@ def result_lines(result: Dict[str, Any]) -> List[str]:
     """Latencies, verdict, reason, doubts and what would help, a line each."""
     lines = []
     arms = arms_in(result)
-    verdict = arms.said(Verdict(result["verdict"]))
     change = relative({**result, "interval": f"{result.get('level', 0.99):.0%}"})
     if change:
         levels = [found.get("level_us") for found in result.get("per_mode", {}).values()]
@@ -73,7 +69,7 @@ def result_lines(result: Dict[str, Any]) -> List[str]:
     if result.get("next_low") is not None:
         coming = {"ratio_low": result["next_low"], "ratio_high": result["next_high"]}
         lines.append("the next drive:" + relative({**result, **coming, "interval": "95%"}))
-    lines.append(f"verdict: {verdict}")
+    lines.append(f"verdict: {result['verdict']}")
     lines.append(f"why: {result['why']}")
     codes = result.get("warnings", [])
     advice = result.get("advice", [])

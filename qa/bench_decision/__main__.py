@@ -15,6 +15,7 @@ from typing import List, NoReturn, Optional, Sequence, Tuple
 from wcache.core.errors import WcacheError
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
+from wcache.core.options.entries import CACHE_MODES
 from wcache_sim.drive_schema import DriveFile, load_drive_file
 from wcache_sim.placement import place
 
@@ -59,8 +60,8 @@ def measure(job: Job) -> Cell:
         rank_test = tally_mann_whitney(drives, spec, chosen)
     stated = spec.truth.get(job.load_point)
     return Cell(
-        job.drive, job.load_point, outcomes, stated.verdict.value if stated else "", recipe,
-        rank_test,
+        job.drive, job.load_point, outcomes,
+        CACHE_MODES.said(stated.verdict) if stated else "", recipe, rank_test,
         spec.cache.ignores_flushes and not spec.cache.power_loss_protection,
     )
 

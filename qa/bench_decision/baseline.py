@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, List, Tuple
 
 from wcache.core.loads import MATERIAL_RATIO
-from wcache.core.model import CacheMode, LoadPoint, Verdict
+from wcache.core.model import Arm, LoadPoint, Verdict
 from wcache_sim.drive_schema import DriveFile, DriveModelSpec
 
 from .loop import PLANS, Bench, Plan
@@ -77,7 +77,7 @@ def docs_recipe(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Sco
     ratio = (sum(back) / len(back)) / (sum(through) / len(through))
     verdict = Verdict.NO_DIFFERENCE
     if not 1 / MATERIAL_RATIO < ratio < MATERIAL_RATIO:
-        verdict = Verdict.WRITE_THROUGH if ratio > 1 else Verdict.WRITE_BACK
+        verdict = Verdict.B if ratio > 1 else Verdict.A
     samples = (len(back) + len(through)) * 2 * RECIPE_S / (bench.now_ns / 1e9)
     return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), samples
 
@@ -91,7 +91,7 @@ def mann_whitney(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Sc
     verdict = Verdict.NO_DIFFERENCE
     if mannwhitneyu(back, through).pvalue < P_LIMIT:
         slower = sum(map(math.log, back)) / len(back) > sum(map(math.log, through)) / len(through)
-        verdict = Verdict.WRITE_THROUGH if slower else Verdict.WRITE_BACK
+        verdict = Verdict.B if slower else Verdict.A
     return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), bench.now_ns / 1e9
 
 
@@ -99,8 +99,8 @@ def _two_runs(
     drives: DriveFile, spec: DriveModelSpec, seed: int, plan: Plan
 ) -> Tuple[Bench, List[int], List[int]]:
     bench = Bench(drives, spec, seed)
-    back = bench.period(CacheMode.WRITE_BACK, LoadPoint.OSD_BENCH_DEPTH1, plan)
-    through = bench.period(CacheMode.WRITE_THROUGH, LoadPoint.OSD_BENCH_DEPTH1, plan)
+    back = bench.period(Arm.A, LoadPoint.OSD_BENCH_DEPTH1, plan)
+    through = bench.period(Arm.B, LoadPoint.OSD_BENCH_DEPTH1, plan)
     return bench, list(back.samples_ns), list(through.samples_ns)
 
 

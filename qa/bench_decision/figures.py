@@ -69,7 +69,7 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
     """All figures, in the order in which they are printed."""
     same = [item for cell in cells if cell.size <= SAME_RATIO for item in cell.measured]
     wrong = sum(
-        score(item.verdict, item.truth) is Score.WRONG and item.verdict.mode is not None
+        score(item.verdict, item.truth) is Score.WRONG and item.verdict.arm is not None
         for item in same
     )
     clear = [item for cell in cells if cell.is_clear for item in cell.measured]
@@ -89,7 +89,7 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
     differing = [item for cell in cells for item in cell.measured if has_better(item.truth)]
     reversed_count = sum(backwards(item.verdict, item.truth) for item in differing)
     lying = [item for cell in cells if cell.ignores_flushes for item in cell.measured]
-    trusted = sum(item.verdict is Verdict.WRITE_BACK for item in lying)
+    trusted = sum(item.verdict is Verdict.A for item in lying)
     costs = [cell for cell in cells if cell.over_minimum is not None]
     trials = sum(len(cell.measured) for cell in costs)
     least = sum(cell.least_pairs for cell in costs)

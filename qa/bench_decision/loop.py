@@ -29,7 +29,7 @@ from wcache.core.experiment.settling import check_size, due_check, rechecks_of, 
 from wcache.core.hardware import FlushCounters, OptionValue
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (
-    CacheMode,
+    Arm,
     DeviceCache,
     DriveModel,
     DriveState,
@@ -38,7 +38,7 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
-from wcache.core.options.entries import OptionTrial
+from wcache.core.options.entries import OptionTrial, arms_of, mode_of_arm
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache.core.verdict import sequential
 from wcache.options import Options as ModuleOptions
@@ -103,7 +103,7 @@ class Bench:
         self, drives: DriveFile, spec: DriveModelSpec, seed: int,
         option: Optional[OptionTrial] = None,
     ) -> None:
-        """`option`: its two values take the place of the two cache modes."""
+        """`option`: its two values are compared, not the two cache modes."""
         placed = next(drive for drive in place(drives) if drive.spec is spec)
         if placed.uses:
             osd_id, self.role = placed.uses[0]
@@ -138,13 +138,13 @@ class Bench:
                 return "the toggle does not take"
         return ""
 
-    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: Slot) -> Period:
-        """Toggle, even where the drive is in that mode already, and look at once."""
+    def watch(self, arm: Arm, setup: ExperimentSetup, slot: Slot) -> Period:
+        """Toggle, even where the drive is in that arm already, and look at once."""
         started_ns = self.now_ns
-        if self.option is not None or self.drive.mode is mode:
-            self._set(mode.other)
+        if self.option is not None or self.drive.mode is mode_of_arm(arm):
+            self._set(arm.other)
             self.now_ns += TOGGLE_NS
-        self._set(mode)
+        self._set(arm)
         self.now_ns += TOGGLE_NS
         count, seconds = check_size(setup, slot)
         seen = self.osd.measure(
@@ -152,14 +152,14 @@ class Bench:
         )
         self.now_ns += seen.elapsed_ns
         return Period(
-            mode, started_ns / 1e9, 0.0, (self.now_ns - started_ns) / 1e9,
+            arm, started_ns / 1e9, 0.0, (self.now_ns - started_ns) / 1e9,
             tuple(seen.latencies_ns), (), seen.bytes_written, at_ns=seen.at_ns,
         )
 
-    def period(self, mode: CacheMode, load_point: LoadPoint, plan: Plan) -> Period:
+    def period(self, arm: Arm, load_point: LoadPoint, plan: Plan) -> Period:
         """Toggle, settle, measure; virtual time goes on by what that takes."""
         started_ns = self.now_ns
-        self._set(mode)
+        self._set(arm)
         self.now_ns += TOGGLE_NS + int(plan.settle_s * 1e9)
         values = tuple(OptionValue(*one) for one in self.drive.options.items())
         state = (DriveState(
@@ -178,15 +178,15 @@ class Bench:
         else:
             samples_ns = tuple(measured.latencies_ns)
         return Period(
-            mode, started_ns / 1e9, plan.settle_s, (self.now_ns - started_ns) / 1e9, samples_ns,
+            arm, started_ns / 1e9, plan.settle_s, (self.now_ns - started_ns) / 1e9, samples_ns,
             counters, measured.bytes_written, state, state, (before, self._flush_counters()),
         )
 
-    def _set(self, mode: CacheMode) -> None:
+    def _set(self, arm: Arm) -> None:
         if self.option is None:
-            self.drive.set_cache(mode, self.now_ns)
+            self.drive.set_cache(mode_of_arm(arm), self.now_ns)
             return
-        now = {self.option.name: self.option.value(mode)}
+        now = {self.option.name: self.option.value(arm)}
         self.drive.set_options({**self.drive.options, **now})
 
     def _flush_counters(self) -> FlushCounters:
@@ -226,7 +226,7 @@ def experiment(
     periods: Periods = {}
     slot: Optional[Slot] = due_check(setup, periods)
     while slot is not None:
-        periods[slot] = bench.watch(slot.mode(seed), setup, slot)
+        periods[slot] = bench.watch(slot.arm(seed), setup, slot)
         slot = due_check(setup, periods)
     if setup.watch_samples:
         plan = replace(plan, settle_s=settled(setup, periods).settle_s)
@@ -235,11 +235,11 @@ def experiment(
     for index in range(plan.pairs_max):
         slot = due_check(setup, periods)
         while slot is not None:
-            periods[slot] = bench.watch(slot.mode(seed), setup, slot)
+            periods[slot] = bench.watch(slot.arm(seed), setup, slot)
             slot = due_check(setup, periods)
         for second in (False, True):
             place = Slot(index, second)
-            periods[place] = bench.period(place.mode(seed), load_point, plan)
+            periods[place] = bench.period(place.arm(seed), load_point, plan)
         if looks.enough(periods, index):
             break
         if Experiment(run, 0, periods).spent(same=looks.seem_same):
@@ -248,11 +248,12 @@ def experiment(
     result = analyse(record, options)
     # a suspicion that nothing more would settle falls with the experiment's end
     waited = bool(record.late_watches) and looks.last.verdict is Verdict.INSUFFICIENT
-    if result["verdict"] != looks.last.verdict.value and not waited and len(record.pairs) >= 4:
+    verdict = arms_of(setup.option).meant(result["verdict"])
+    if verdict is not looks.last.verdict and not waited and len(record.pairs) >= 4:
         raise AssertionError("the record says something else than the looks on the way")
     measured = [period for slot, period in periods.items() if not slot.checks]
     outcome = Outcome(
-        Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
+        verdict, true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],
         _least_variance(spec, load_point, measured), result["pairs"],
         sum(_samples(p) for p in periods.values()), record.seconds,
@@ -323,7 +324,7 @@ class _Looks:
         late = rechecks_of(periods)
         if len(late) != len(self._record.late_watches):
             self._record = replace(self._record, late_watches=late)
-        counter = "txc_commit_lat" if pairs[-1].write_back.counters else ""
+        counter = "txc_commit_lat" if pairs[-1].a.counters else ""
         new = pairing.differences(pairs[-2:], counter, late)
         old = self._seen
         self._seen = pairing.Differences(

@@ -40,8 +40,8 @@ def score(verdict: Verdict, truth: LoadTruth) -> Score:
     if truth.verdict is Verdict.INSUFFICIENT:
         return Score.RIGHT if verdict is Verdict.INSUFFICIENT else Score.WRONG
     size = max(truth.ratio, 1 / truth.ratio)
-    if verdict.mode is not None:
-        better = Verdict.WRITE_THROUGH if truth.ratio > 1 else Verdict.WRITE_BACK
+    if verdict.arm is not None:
+        better = Verdict.B if truth.ratio > 1 else Verdict.A
         return Score.RIGHT if size > MATERIAL_RATIO and verdict is better else Score.WRONG
     if verdict is Verdict.NO_DIFFERENCE:
         return Score.RIGHT if size <= MATERIAL_RATIO else Score.WRONG
@@ -56,7 +56,7 @@ def has_better(truth: LoadTruth) -> bool:
 
 def backwards(verdict: Verdict, truth: LoadTruth) -> bool:
     """Whether a verdict names the mode that is slower by more than the margin."""
-    slower = Verdict.WRITE_BACK if truth.ratio > 1 else Verdict.WRITE_THROUGH
+    slower = Verdict.A if truth.ratio > 1 else Verdict.B
     return has_better(truth) and verdict is slower
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Callable, Sequence, Tuple
 
 from wcache.core.experiment.design import coin
-from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from wcache.core.model import Arm, DriveModel, LoadPoint, Role, Transport
 from wcache.core.record import (
     RECORD_FORMAT,
     RECORD_VERSION,
@@ -27,22 +27,22 @@ SETUP = ExperimentSetup(
     simulated=True,
 )
 
-Draw = Callable[[CacheMode, int, int], Sequence[float]]
-"""(mode, pair, samples) -> latencies in us, in order of time."""
+Draw = Callable[[Arm, int, int], Sequence[float]]
+"""(arm, pair, samples) -> latencies in us, in order of time."""
 
 
 def lognormal(
     rng: random.Random, *, ratio: float, base_us: float = 10_000.0, sample_sd: float = 0.2,
     period_sd: float = 0.05,
 ) -> Draw:
-    """Latencies around base_us in write through and ratio * base_us in write back.
+    """Latencies around base_us in arm B and ratio * base_us in arm A.
 
     `sample_sd` and `period_sd` are of the log, within and between periods.
     """
 
-    def draw(mode: CacheMode, pair: int, count: int) -> Sequence[float]:
+    def draw(arm: Arm, pair: int, count: int) -> Sequence[float]:
         middle = math.log(base_us) + rng.gauss(0.0, period_sd)
-        if mode is CacheMode.WRITE_BACK:
+        if arm is Arm.A:
             middle += math.log(ratio)
         return [math.exp(rng.gauss(middle, sample_sd)) for _ in range(count)]
 
@@ -57,14 +57,12 @@ def record(
     for index in range(pairs):
         periods = {}
         first = coin(setup.seed, index)
-        for second, mode in enumerate((first, first.other)):
-            samples = draw(mode, index, setup.samples_per_period)
-            periods[mode] = _period(
-                mode, 2 * index + second, tuple(round(us * 1e3) for us in samples)
+        for second, arm in enumerate((first, first.other)):
+            samples = draw(arm, index, setup.samples_per_period)
+            periods[arm] = _period(
+                arm, 2 * index + second, tuple(round(us * 1e3) for us in samples)
             )
-        made.append(
-            Pair(index, first, periods[CacheMode.WRITE_BACK], periods[CacheMode.WRITE_THROUGH])
-        )
+        made.append(Pair(index, first, periods[Arm.A], periods[Arm.B]))
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, "c1", setup, tuple(made), 0.0, 1.0, "made"
     )
@@ -80,40 +78,32 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
     for index in range(pairs):
         periods = {}
         first = coin(setup.seed, index)
-        for second, mode in enumerate((first, first.other)):
-            drawn = draw(mode, index, 100)
+        for second, arm in enumerate((first, first.other)):
+            drawn = draw(arm, index, 100)
             whole_s, later_s = sum(drawn) / 1e6, sum(drawn[50:]) / 1e6
-            periods[mode] = replace(
-                _period(mode, 2 * index + second, ()),
+            periods[arm] = replace(
+                _period(arm, 2 * index + second, ()),
                 counters=tuple(CounterDelta(name, whole_s, 100) for name in names),
                 later_counters=tuple(CounterDelta(name, later_s, 50) for name in names),
             )
-        made.append(
-            Pair(
-                index, first, periods[CacheMode.WRITE_BACK],
-                periods[CacheMode.WRITE_THROUGH],
-            )
-        )
+        made.append(Pair(index, first, periods[Arm.A], periods[Arm.B]))
     return Record(
         RECORD_FORMAT, RECORD_VERSION, "r1", "c1", setup, tuple(made), 0.0, 1.0, "made"
     )
 
 
 def altered(
-    found: Record, write_back: Callable[[Period], Period],
-    write_through: Callable[[Period], Period] = lambda period: period,
+    found: Record, a: Callable[[Period], Period],
+    b: Callable[[Period], Period] = lambda period: period,
 ) -> Record:
-    """The record with its periods changed by a function for each mode."""
+    """The record with its periods changed by a function for each arm."""
     return replace(found, pairs=tuple(
-        replace(
-            pair, write_back=write_back(pair.write_back),
-            write_through=write_through(pair.write_through),
-        ) for pair in found.pairs
+        replace(pair, a=a(pair.a), b=b(pair.b)) for pair in found.pairs
     ))
 
 
-def _period(mode: CacheMode, started_at_s: float, samples_ns: Tuple[int, ...]) -> Period:
+def _period(arm: Arm, started_at_s: float, samples_ns: Tuple[int, ...]) -> Period:
     return Period(
-        mode=mode, started_at_s=started_at_s, settle_s=0.0, seconds=sum(samples_ns) / 1e9,
+        arm=arm, started_at_s=started_at_s, settle_s=0.0, seconds=sum(samples_ns) / 1e9,
         samples_ns=samples_ns, bytes_written=4096 * len(samples_ns),
     )

@@ -110,11 +110,11 @@ def truth(
         for drive in osd.drives.values()
     )
     if ratio >= MATERIAL_RATIO:
-        return LoadTruth(ratio, Verdict.WRITE_THROUGH)
+        return LoadTruth(ratio, Verdict.B)
     if ratio > 1 / MATERIAL_RATIO:
         return LoadTruth(ratio, Verdict.NO_DIFFERENCE)
     # Flushes that do nothing make write back fast, and are no reason for it.
-    return LoadTruth(ratio, Verdict.INSUFFICIENT if lying else Verdict.WRITE_BACK)
+    return LoadTruth(ratio, Verdict.INSUFFICIENT if lying else Verdict.A)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ from harness.releases import ensure_release
 from harness.start import MEMORY_TARGET_BYTES
 from probes import MODULE, Wcache
 from wcache.core.model import LoadPoint
+from wcache.core.options.entries import CACHE_MODES
 from wcache.deployment.places import caps_of
 from wcache_sim.drive_schema import load_drive_file
 from wcache_sim.placement import PlacedDrive, osd_roles, place
@@ -308,6 +309,6 @@ def _load(drive: PlacedDrive, result: Mapping[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     return {
         **{key: result[key] for key in kept},
-        "expected": truth.verdict.value if truth else None,
-        "right": result["verdict"] == truth.verdict.value if truth else None,
+        "expected": CACHE_MODES.said(truth.verdict) if truth else None,
+        "right": result["verdict"] == CACHE_MODES.said(truth.verdict) if truth else None,
     }

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness import HarnessError
 from wcache.core.model import LoadPoint, Verdict
+from wcache.core.options.entries import CACHE_MODES
 from wcache.core.text import amount, before_after, duration, table
 from wcache.core.verdict.result import turned_off
 from wcache_sim.toml_table import DriveFileError
@@ -178,7 +179,7 @@ def _summary(stage: Stage, applied: dict[str, Any]) -> None:
     for each in campaigns:
         for r in stage.wcache("campaign show", campaign_id=each["campaign_id"])["results"]:
             drive = drives[r["osd_id"]]
-            truth = drive.spec.truth[LoadPoint(r["load_point"])].verdict.value
+            truth = CACHE_MODES.said(drive.spec.truth[LoadPoint(r["load_point"])].verdict)
             rows.append([
                 drive.name, r["device_class"], r["load_point"],
                 turned_off(r), r["verdict"], "yes" if r["verdict"] == truth else f"no: {truth}",
@@ -213,7 +214,7 @@ def _summary_of_advice(stage: Stage) -> None:
     for drive in stage.up.lab.drives:
         made[drive.placed.device_class] = " and ".join(
             dict.fromkeys(
-                truth.verdict.value
+                CACHE_MODES.said(truth.verdict)
                 for load, truth in drive.spec.truth.items()
                 if load is not LoadPoint.FDATASYNC_TIMER  # evidence, not a load of OSDs
             )

@@ -11,6 +11,7 @@ from wcache.core.experiment.run_state import RunSpec
 from wcache.core.host_report import HostReport
 from wcache.core.loads import SAMPLES
 from wcache.core.model import (
+    Arm,
     CacheMode,
     DeviceCache,
     DriveModel,
@@ -105,10 +106,10 @@ def run_spec(*experiments: ExperimentSetup, **changes: Any) -> RunSpec:
     return replace(found, **changes)
 
 
-def period(mode: CacheMode, **changes: Any) -> Period:
+def period(arm: Arm, **changes: Any) -> Period:
     """A short period with three samples."""
     return replace(
-        Period(mode, 1000.0, 0.25, 0.5, (1_000_000, 1_100_000, 900_000), (), 12288), **changes
+        Period(arm, 1000.0, 0.25, 0.5, (1_000_000, 1_100_000, 900_000), (), 12288), **changes
     )
 
 

@@ -16,7 +16,8 @@ from wcache.core.config_database import Config
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.fleet.retention import Bounds
 from wcache.core.loads import MATERIAL_RATIO, WRITE_BYTES
-from wcache.core.model import CacheMode, DriveReport, LoadPoint
+from wcache.core.model import Arm, DriveReport, LoadPoint
+from wcache.core.options.entries import arms_of
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
@@ -133,15 +134,16 @@ class FakeAnalysis:
     def _answer(self, record: Record) -> Dict[str, object]:
         if len(record.pairs) < 4:
             return {"verdict": "insufficient data", "stop": False, "why": "few pairs"}
-        back, through = (self._level(record, mode) for mode in CacheMode)
-        ratio = back / through
+        arms = arms_of(record.setup.option)
+        levels = [self._level(record, arm) for arm in Arm]
+        ratio = levels[0] / levels[1]
         verdict = "no material difference"
         if ratio > MATERIAL_RATIO or ratio < 1 / MATERIAL_RATIO:
-            verdict = "write through" if ratio > 1 else "write back"
-        unit = 1e-3 if record.pairs[0].write_back.samples_ns else 1e6
-        modes = {
-            mode.value: {"n": len(record.pairs), "p50_us": 1.0, "level_us": unit * level}
-            for mode, level in zip(CacheMode, (back, through))
+            verdict = arms.b if ratio > 1 else arms.a
+        unit = 1e-3 if record.pairs[0].a.samples_ns else 1e6
+        per_arm = {
+            arms.name(arm): {"n": len(record.pairs), "p50_us": 1.0, "level_us": unit * level}
+            for arm, level in zip(Arm, levels)
         }
         fast = any("WCACHE_FLUSH_TOO_FAST" in str(item) for item in self.findings)
         trusted = {"verdict": verdict, "why": "medians"} if fast else None
@@ -151,13 +153,13 @@ class FakeAnalysis:
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
             "findings": self.findings, "if_plp_trusted": trusted,
             "pin_price_us": 300.0, "write_through_commit_us": self.commit_us,
-            "per_mode": modes, "tail_verdict": verdict,
+            "per_mode": per_arm, "tail_verdict": verdict,
         }
 
     @staticmethod
-    def _level(record: Record, mode: CacheMode) -> float:
+    def _level(record: Record, arm: Arm) -> float:
         pair = record.pairs[0]
-        period = pair.period(mode)
+        period = pair.period(arm)
         if period.samples_ns:
             return float(period.samples_ns[0])
         return period.counters[0].sum_s / period.counters[0].count

@@ -22,7 +22,7 @@ def _named_a_mode(job):
     spec = drives.drive(name)
     assert (spec.carryover.after_toggle_factor, spec.carryover.decay_s) == (factor, decay_s)
     outcomes = [experiment(drives, spec, load_point, seed)[0] for seed in range(TRIALS)]
-    return sum(outcome.verdict.mode is not None for outcome in outcomes)
+    return sum(outcome.verdict.arm is not None for outcome in outcomes)
 
 
 @pytest.mark.parametrize(("load_point", "of_320"), [

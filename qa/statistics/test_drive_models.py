@@ -79,9 +79,9 @@ def sampled(stem, name, point, pairs=24, count=0):
 def test_sampling_shows_the_verdict_stated(stem, name, point):
     verdict = FILES[stem].drive(name).truth[point].verdict
     ln_ratio, error = sampled(stem, name, point)
-    if verdict is Verdict.WRITE_THROUGH:
+    if verdict is Verdict.B:
         assert ln_ratio > MATERIAL_LN
-    elif verdict in (Verdict.WRITE_BACK, Verdict.INSUFFICIENT):
+    elif verdict in (Verdict.A, Verdict.INSUFFICIENT):
         assert ln_ratio < -MATERIAL_LN
     else:
         assert abs(ln_ratio) < MATERIAL_LN + 3 * error
@@ -201,7 +201,7 @@ def test_the_drives_that_need_naming_are_there():
     assert len(specs) >= 12 + len(FILES["demo"].drives) + len(FILES["lab"].drives)
     assert specs["ignores-flushes"].cache.ignores_flushes
     assert all(
-        truth.verdict is not Verdict.WRITE_BACK
+        truth.verdict is not Verdict.A
         for truth in specs["ignores-flushes"].truth.values()
     )
     assert specs["ignores-toggle"].cache.toggle is Toggle.IGNORES
@@ -226,5 +226,5 @@ def test_the_lab_and_the_demo_have_one_of_each_on_every_release(flushes):
             assert len(small) == 1
             verdicts |= small
         assert verdicts == {
-            Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE,
+            Verdict.B, Verdict.A, Verdict.NO_DIFFERENCE,
         }

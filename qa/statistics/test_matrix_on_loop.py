@@ -15,6 +15,7 @@ from wcache.core.errors import NotReadyError
 from wcache.core.experiment.design import coin
 from wcache.core.experiment.matrix import Cell, Pattern, Sync, cells_of
 from wcache.core.model import CacheMode
+from wcache.core.options.entries import mode_of_arm
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.matrix import cells
@@ -39,7 +40,7 @@ def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
     assert all(cell.depth > 1 for cell in skipped)
     assert skipped == set() or shutil.which("fio") is None
     for pair in found.pairs:
-        assert pair.first is coin(found.seed, pair.index)
+        assert pair.first is mode_of_arm(coin(found.seed, pair.index))
         wanted = [cell for cell in cells_of(found.seed, pair.index) if cell not in skipped]
         for period, mode in ((pair.write_back, CacheMode.WRITE_BACK),
                              (pair.write_through, CacheMode.WRITE_THROUGH)):

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 from bench_decision.loop import experiment
-from wcache.core.model import CacheMode, LoadPoint
+from wcache.core.model import LoadPoint, Verdict
 from wcache_sim.drive_schema import parse_drive_file
 
 FILLING = """
@@ -44,15 +44,15 @@ def outcomes(rooms, drains, load_point):
 def test_traffic_that_fills_the_cache_never_names_the_mode_that_loses_then(drains):
     found = outcomes((1_000_000, 20_000_000), (drains,), LoadPoint.OSD_TRAFFIC)
     said = [(one.verdict.value, one.pairs, one.findings) for one in found]
-    assert all(one.verdict.mode is not CacheMode.WRITE_THROUGH for one in found), said
+    assert all(one.verdict is not Verdict.B for one in found), said
 
 
 def test_a_cache_that_never_empties_is_decided_by_what_comes_after_it():
     found = outcomes((1_000_000, 10_000_000), (0.0,), LoadPoint.OSD_TRAFFIC)
-    assert all(one.verdict.mode is CacheMode.WRITE_BACK for one in found)
+    assert all(one.verdict is Verdict.A for one in found)
 
 
 def test_single_writes_that_fit_into_the_cache_tell_of_bursts_and_say_how_small():
     found = outcomes((100_000_000,), (0.5,), LoadPoint.OSD_BENCH_DEPTH1)
-    assert all(one.verdict.mode is CacheMode.WRITE_THROUGH for one in found)
+    assert all(one.verdict is Verdict.B for one in found)
     assert all(0 < one.bytes_written < 5_000_000 for one in found)

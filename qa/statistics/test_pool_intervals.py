@@ -83,6 +83,6 @@ def test_a_sample_looked_at_after_each_drive_errs_little_more_often():
         ]
         looks = [pool_of(drives[:count], [], 0.0, CACHE_MODES) for count in (3, 4, 5, 6)]
         missed += any(not look.far.low <= log_ratio <= look.far.high for look in looks)
-        named += any(look.verdict.mode is not None for look in looks)
+        named += any(look.verdict.arm is not None for look in looks)
     assert missed <= 0.02 * trials
     assert named <= 0.01 * trials

@@ -77,7 +77,7 @@ def test_at_most_12_of_2000_experiments_see_a_difference_where_there_is_none(loa
     outcomes = [item for cell in cells for item in cell.outcomes]
     assert len(outcomes) >= 1000
     assert all(cell.size <= SAME_RATIO for cell in cells)
-    wrong = [item for item in outcomes if item.verdict.mode is not None]
+    wrong = [item for item in outcomes if item.verdict.arm is not None]
     assert len(wrong) * 2000 <= 12 * len(outcomes)
 
 
@@ -157,7 +157,7 @@ def _misses(job):
         for index in range(40):
             for second in (False, True):
                 slot = Slot(index, second)
-                periods[slot] = bench.period(slot.mode(seed), load_point, plan)
+                periods[slot] = bench.period(slot.arm(seed), load_point, plan)
         whole = differences(pairs_of(setup, periods), counter).whole
         for n in range(FIRST_LOOK, len(whole) + 1):
             found = sequential.interval(sequential.spread(whole[:n]), 0.05)

@@ -9,11 +9,12 @@ from itertools import product
 
 import pytest
 from test_repeated import measured, one
+from wcache.core.model import Verdict
 
 TRIALS = 500
 STOPS = (2, 6, 12, 24)  # pairs after which an experiment ends, decided or not
 PAIR_SDS = (0.05, 0.2)
-MODES = ("write through", "write back")
+MODES = (Verdict.B, Verdict.A)
 
 
 def experiment(source, log_ratio, pair_sd, name, at_s):
@@ -61,13 +62,13 @@ def test_the_newest_five_alone_are_weighed():
 @pytest.mark.parametrize("many", [2, 3, 5])
 def test_where_nothing_matters_a_mode_is_named_at_most_12_times_in_2000(many):
     cells = product((1.0, 1.05), (0.0, 0.03))
-    found = [item.verdict.value for ratio, sd in cells for item in weighed(ratio, many, sd)]
+    found = [item.verdict for ratio, sd in cells for item in weighed(ratio, many, sd)]
     assert sum(verdict in MODES for verdict in found) <= 12 * len(found) / 2000
 
 
 @pytest.mark.parametrize(("ratio", "least"), [(1.25, 0.8), (1.6, 0.9)])
 def test_five_that_were_mostly_stopped_find_what_one_would_not(ratio, least):
-    alone = [item.verdict.value == MODES[0] for item in weighed(ratio, 1)]
-    together = [item.verdict.value == MODES[0] for item in weighed(ratio, 5)]
+    alone = [item.verdict is MODES[0] for item in weighed(ratio, 1)]
+    together = [item.verdict is MODES[0] for item in weighed(ratio, 5)]
     assert sum(together) >= least * len(together)
     assert sum(together) > 1.4 * sum(alone)

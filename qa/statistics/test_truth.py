@@ -101,9 +101,9 @@ def test_medians_and_means_that_disagree_are_both_found_and_both_right():
     assert math.isclose(single[0].truth.ratio, 1.0, abs_tol=0.05)
     assert traffic[0].truth.ratio > 1.5
     # conflicting is what the stalls make it where the 90th percentile is proven worse by then
-    assert not any(item.verdict.mode for item in single)
+    assert not any(item.verdict.arm for item in single)
     assert sum(item.verdict is Verdict.NO_DIFFERENCE for item in single) >= 28
-    found = [item.verdict is Verdict.WRITE_THROUGH for item in traffic]
+    found = [item.verdict is Verdict.B for item in traffic]
     assert sum(found) >= 38
     scores = [score(item.verdict, item.truth) for item in (*single, *traffic)]
     assert Score.WRONG not in scores

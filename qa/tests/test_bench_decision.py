@@ -18,10 +18,11 @@ from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.model import LoadPoint, Verdict
+from wcache.core.options.entries import CACHE_MODES
 from wcache.core.record import Record
 from wcache_sim.drive_schema import load_drive_file
 
-BACK, THROUGH = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
+BACK, THROUGH = Verdict.A, Verdict.B
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT
 RIGHT, WRONG, UNDECIDED = Score.RIGHT, Score.WRONG, Score.UNDECIDED
 MODELS = Path(__file__).resolve().parents[1] / "drive_models"
@@ -79,7 +80,7 @@ def test_an_experiments_record_decides_the_same_offline(file, drive, load_point,
     assert outcome.verdict is verdict
     again = codec.loads(Record, codec.dumps(record), bytes_max=10**7, what="record")
     result = analyse(again, Materiality())
-    assert result["verdict"] == verdict.value
+    assert result["verdict"] == CACHE_MODES.said(verdict)
     assert result["stop"]
 
 

@@ -15,6 +15,7 @@ from typing import Dict, Mapping, Optional, Tuple
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 from wcache.core.options.entries import OPTIONS
+from wcache.core.verdict.foreign import ModeVerdict
 
 from .media_cache import NO_MEDIA_CACHE, MediaCacheSpec, read_media_cache
 from .osd_spec import OsdSpec, read_osd
@@ -375,7 +376,7 @@ def _truth(table: Table) -> Dict[LoadPoint, Truth]:
             continue
         entry = table.table(point.value)
         ratio = entry.number("ratio", None, 1e-6, 1e6) if entry.has("ratio") else None
-        found[point] = Truth(entry.choice("verdict", None, Verdict), ratio)
+        found[point] = Truth(entry.choice("verdict", None, ModeVerdict).meant, ratio)
         entry.done()
     table.done()
     return found

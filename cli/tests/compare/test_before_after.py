@@ -10,6 +10,7 @@ from wcache.core import codec
 from wcache.core.experiment.two_campaigns import ObservedLoad
 from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, LoadPoint, Role
+from wcache.core.options.entries import OptionTrial
 from wcache_cli.main import main
 
 
@@ -60,6 +61,18 @@ def test_each_mode_of_two_records_is_compared(compare):
     assert "Ceph differs: 20.2.4, then 20.2.5" in out
 
 
+def test_values_of_an_option_are_compared_by_their_own_names(compare):
+    trial = OptionTrial("nr_requests", "64", "256")
+    code, out, _ = compare(*(
+        a_record(seed, 2.0, 1e4, 1.0 + seed, option=trial)
+        for seed in (1, 2)
+    ))
+    assert code == 0
+    assert out.startswith("OPTION ")
+    assert "nr_requests 64 " in out
+    assert "nr_requests 256 " in out
+
+
 def test_observed_campaigns_are_compared_as_the_module_does(compare):
     code, out, _ = compare(observed(2e6, 10.0), observed(1e6, 70.0))
     assert code == 0
@@ -78,6 +91,9 @@ def test_observed_campaigns_are_compared_as_the_module_does(compare):
         ({"observed": [], "created_at_s": "x"}, observed(1e6, 1.0), "when it was measured"),
         (a_record(1, 2, 1e4, 1.0), a_record(1, 2, 1e4, 2.0, load_point=LoadPoint.OSD_BENCH_4M),
          "different loads"),
+        (a_record(1, 2, 1e4, 1.0),
+         a_record(1, 2, 1e4, 2.0, option=OptionTrial("nr_requests", "64", "256")),
+         "do not compare the same two things"),
     ],
 )
 def test_files_that_cannot_be_compared_are_refused_in_one_line(compare, before, after, wanted):

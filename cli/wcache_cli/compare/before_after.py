@@ -20,8 +20,9 @@ from wcache.core.experiment.two_campaigns import (
     time_passed,
     words,
 )
-from wcache.core.model import CacheMode
-from wcache.core.record import RECORD_BYTES_MAX, RECORD_FORMAT, Record
+from wcache.core.model import Arm
+from wcache.core.options.entries import arms_of
+from wcache.core.record import RECORD_BYTES_MAX, RECORD_FORMAT, Pair, Record
 from wcache.core.text import latency, table
 from wcache.core.verdict import sequential
 from wcache.core.verdict.sequential import SAME_ALPHA
@@ -70,10 +71,12 @@ def _read(path: str) -> Dict[str, Any]:
 
 
 def _of_records(before: Record, after: Record) -> Dict[str, Any]:
-    """Each mode of two experiments before and after; a period is one measurement of its mode."""
+    """Each arm of two experiments before and after; a period is one measurement of its arm."""
     setups = [record.setup for record in (before, after)]
     if setups[0].load_point is not setups[1].load_point:
         raise MalformedError("the two records are of different loads")
+    if setups[0].option != setups[1].option:
+        raise MalformedError("the two records do not compare the same two things")
     passed_s = _passed([record.started_at_s for record in (before, after)])
     used = [pairing.usable(record, []) for record in (before, after)]
     counters = [
@@ -84,22 +87,21 @@ def _of_records(before: Record, after: Record) -> Dict[str, Any]:
         raise MalformedError("the two records were decided by different counters of the OSD")
     rows: List[Sequence[str]] = []
     plain: Dict[str, Any] = {}
-    for mode in CacheMode:
-        levels = [
-            [_level_us(pair, mode, counters[0]) for pair in pairs] for pairs in used
-        ]
+    arms = arms_of(setups[0].option)
+    for arm in Arm:
+        levels = [[_level_us(pair, arm, counters[0]) for pair in pairs] for pairs in used]
         ratio = _ratio(*levels)
         middles = [math.exp(math.fsum(one) / len(one)) if one else None for one in levels]
-        plain[mode.value] = {
+        plain[arms.name(arm)] = {
             "before_us": middles[0], "after_us": middles[1], "ratio": codec.to_plain(ratio),
             "periods": [len(one) for one in levels],
         }
         rows.append((
-            mode.value, str(len(levels[0])), str(len(levels[1])), latency(middles[0]),
+            arms.name(arm), str(len(levels[0])), str(len(levels[1])), latency(middles[0]),
             latency(middles[1]), words(ratio),
         ))
-    heads = ("CACHE MODE", "PERIODS BEFORE", "PERIODS AFTER", "BEFORE", "AFTER",
-             "CHANGE (95%)")
+    what = "CACHE MODE" if setups[0].option is None else "OPTION"
+    heads = (what, "PERIODS BEFORE", "PERIODS AFTER", "BEFORE", "AFTER", "CHANGE (95%)")
     notes = [
         f"{name} differs: {one}, then {other}"
         for name, one, other in (
@@ -118,9 +120,8 @@ def _of_records(before: Record, after: Record) -> Dict[str, Any]:
     ]}
 
 
-def _level_us(pair: Any, mode: CacheMode, counter: str) -> float:
-    period = pair.period(mode)
-    found = pairing.level(period, counter)
+def _level_us(pair: Pair, arm: Arm, counter: str) -> float:
+    found = pairing.level(pair.period(arm), counter)
     return found if counter else found - math.log(1e3)
 
 

@@ -18,6 +18,7 @@ from wcache.analysis import summary
 from wcache.analysis.decision import Materiality
 from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
+from wcache.core.options.entries import CACHE_MODES
 from wcache.core.verdict import sequential
 from wcache.core.verdict.sequential import (
     DECIDE_ALPHA,
@@ -154,7 +155,7 @@ def compare(
     return {
         "format": COMPARISON_FORMAT,
         "version": COMPARISON_VERSION,
-        "verdict": verdict.value,
+        "verdict": CACHE_MODES.said(verdict),
         "why": why,
         "ratio": ratio(middle.mean),
         "ratio_low": ratio(near.low),

@@ -21,8 +21,8 @@ def verdict(dirty_gib, mode="writeback"):
     draw = synthetic.lognormal(random.Random(4), ratio=4.0, sample_sd=0.05, period_sd=0.01)
     record = synthetic.record(draw, 10)
     pairs = tuple(
-        replace(pair, write_back=replace(
-            pair.write_back, bcache=(bcache(dirty_gib[index % len(dirty_gib)], mode),)
+        replace(pair, a=replace(
+            pair.a, bcache=(bcache(dirty_gib[index % len(dirty_gib)], mode),)
         ))
         for index, pair in enumerate(record.pairs)
     )

@@ -14,6 +14,7 @@ from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.hardware import FlushCounters
 from wcache.core.model import (
+    Arm,
     CacheMode,
     DeviceCache,
     DriveState,
@@ -21,7 +22,7 @@ from wcache.core.model import (
     KernelView,
     LoadPoint,
 )
-from wcache.core.options.entries import OptionTrial
+from wcache.core.options.entries import CACHE_MODES, OptionTrial
 
 OPTIONS = Materiality()
 
@@ -53,9 +54,9 @@ def test_an_osd_that_moves_data_in_half_of_the_periods_makes_no_verdict_wrong(ra
         rng = random.Random(seed)
         plain = synthetic.lognormal(rng, ratio=ratio)
 
-        def slowed(mode, pair, count, rng=rng, plain=plain):
+        def slowed(arm, pair, count, rng=rng, plain=plain):
             by = 1.3 if rng.random() < 0.5 else 1.0
-            return [by * one for one in plain(mode, pair, count)]
+            return [by * one for one in plain(arm, pair, count)]
 
         setup = replace(synthetic.SETUP, seed=seed)
         found.append(analyse(synthetic.record(slowed, 80, setup=setup), OPTIONS)["verdict"])
@@ -115,8 +116,8 @@ def test_what_differs_in_the_first_half_of_its_periods_only_is_no_verdict(
 ):
     rng = random.Random(3)
 
-    def fading(mode, pair, count):
-        boost = 3.0 if mode is CacheMode.WRITE_BACK else 1.0
+    def fading(arm, pair, count):
+        boost = 3.0 if arm is Arm.A else 1.0
         return [
             (boost if i < boosted else 1.0) * 1e4 * math.exp(rng.gauss(0, 0.05))
             for i in range(count)
@@ -132,7 +133,7 @@ def test_halves_of_traffic_decide_nothing_unless_every_period_has_one():
     draw = synthetic.lognormal(random.Random(2), ratio=3.0, period_sd=0.02)
     pairs = synthetic.counter_record(draw, 6, ["txc_commit_lat"]).pairs
     assert len(differences(pairs, "txc_commit_lat").later) == 6
-    lacking = replace(pairs[2], write_back=replace(pairs[2].write_back, later_counters=()))
+    lacking = replace(pairs[2], a=replace(pairs[2].a, later_counters=()))
     assert differences((*pairs[:2], lacking, *pairs[3:]), "txc_commit_lat").later == ()
 
 
@@ -140,12 +141,12 @@ def slow_after_toggles():
     rng = random.Random(13)
     last = [None, 0]
 
-    def slow_after_a_toggle(mode, pair, count):
+    def slow_after_a_toggle(arm, pair, count):
         # twice as slow after a toggle to write through, half of it gone a period later
-        if mode is CacheMode.WRITE_THROUGH:
-            last[1] = 1.0 if last[0] is not mode else last[1] * 0.3
-        boost = math.exp(0.7 * last[1]) if mode is CacheMode.WRITE_THROUGH else 1.0
-        last[0] = mode
+        if arm is Arm.B:
+            last[1] = 1.0 if last[0] is not arm else last[1] * 0.3
+        boost = math.exp(0.7 * last[1]) if arm is Arm.B else 1.0
+        last[0] = arm
         level = rng.gauss(0, 0.02)
         return [1e4 * boost * math.exp(rng.gauss(level, 0.05)) for _ in range(count)]
 
@@ -217,8 +218,8 @@ def test_a_drive_with_a_long_name_has_its_finding_kept():
 def slow_in_the_tail():
     rng = random.Random(5)
 
-    def tailed(mode, pair, count):
-        if mode is CacheMode.WRITE_BACK:
+    def tailed(arm, pair, count):
+        if arm is Arm.A:
             return [1e4 * math.exp(rng.gauss(0, 0.05)) for _ in range(count)]
         return [
             (40.0 if i % 5 == 4 else 1.0) * 3e3 * math.exp(rng.gauss(0, 0.05))
@@ -232,7 +233,7 @@ def one_strayed():
     record = made(5.0, pairs=6)
     strayed = DriveState(DeviceCache.WRITE_THROUGH, KernelView.WRITE_BACK)
     bad = replace(
-        record.pairs[2], write_back=replace(record.pairs[2].write_back, state_after=(strayed,))
+        record.pairs[2], a=replace(record.pairs[2].a, state_after=(strayed,))
     )
     pairs = (*record.pairs[:2], bad, *record.pairs[3:])
     return replace(record, pairs=pairs)
@@ -272,8 +273,11 @@ def test_values_of_an_option_are_judged_as_cache_modes_are_and_called_by_their_o
     assert (modes["verdict"], found) == (verdict, codes)
     assert len(record.pairs) - modes["pairs"] == says[0].startswith("pair 2")
     values = analyse(replace(record, setup=replace(record.setup, option=TRIAL)), OPTIONS)
-    figures = ("verdict", "stop", "ratio", "ratio_low", "ratio_high", "log_ratio", "pair_sd")
+    assert TRIAL.arms.meant(values["verdict"]) is CACHE_MODES.meant(verdict)
+    assert list(values["per_mode"]) == ["nr_requests 64", "nr_requests 256"]
+    figures = ("stop", "ratio", "ratio_low", "ratio_high", "log_ratio", "pair_sd")
     assert [values[name] for name in figures] == [modes[name] for name in figures]
+    assert list(values["per_mode"].values()) == list(modes["per_mode"].values())
     told = [
         values["why"], *values["warnings"], *(item["detail"] for item in values["findings"]),
     ]
@@ -300,10 +304,10 @@ def test_traffic_without_a_commit_counter_is_refused_with_their_names():
 
 def test_an_odd_pair_is_named_and_kept():
     record = made(2.0, pairs=10, period_sd=0.01, sample_sd=0.02)
-    far = record.pairs[4].write_back
+    far = record.pairs[4].a
     odd = replace(
         record.pairs[4],
-        write_back=replace(far, samples_ns=tuple(30 * ns for ns in far.samples_ns)),
+        a=replace(far, samples_ns=tuple(30 * ns for ns in far.samples_ns)),
     )
     pairs = (*record.pairs[:4], odd, *record.pairs[5:])
     result = analyse(replace(record, pairs=pairs), OPTIONS)

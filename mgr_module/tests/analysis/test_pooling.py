@@ -9,8 +9,8 @@ from bench_decision import synthetic
 from pooled import pooled as pool
 from wcache.analysis.decision import Materiality
 from wcache.analysis.experiment import analyse
-from wcache.core.model import CacheMode
-from wcache.core.options.entries import OptionTrial
+from wcache.core.model import Arm
+from wcache.core.options.entries import CACHE_MODES, OptionTrial
 
 OPTIONS = Materiality()
 
@@ -52,9 +52,9 @@ def with_tail(drive, factor, seed):
     """A drive of equal medians; a fifth of its samples in write back are slower."""
     rng = random.Random(seed)
 
-    def draw(mode, index, count):
+    def draw(arm, index, count):
         period = rng.gauss(0, 0.2)
-        slow = factor if mode is CacheMode.WRITE_BACK else 1.0
+        slow = factor if arm is Arm.A else 1.0
         return [
             1000 * math.exp(rng.gauss(0, 0.02)) * (slow * math.exp(period) if n % 5 == 0 else 1.0)
             for n in range(count)
@@ -93,8 +93,8 @@ def test_drives_that_compared_values_of_an_option_are_pooled_in_its_words(ratios
     modes = pool([result(f"d{i}", ratio, seed=i) for i, ratio in enumerate(ratios)], OPTIONS)
     values = pool(found, OPTIONS)
     assert says in values["why"]
-    assert values["verdict"] == verdict
-    assert (values["verdict"], values["ratio_low"]) == (modes["verdict"], modes["ratio_low"])
+    assert (modes["verdict"], modes["ratio_low"]) == (verdict, values["ratio_low"])
+    assert trial.arms.meant(values["verdict"]) is CACHE_MODES.meant(verdict)
 
 
 def odd_one_out(ratio, said, *codes):

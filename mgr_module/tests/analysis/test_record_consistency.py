@@ -27,7 +27,7 @@ def late(pairs, seconds):
 def altered(**changes):
     """The record with a period of its first pair changed."""
     pair = RECORD.pairs[0]
-    changed = replace(pair, write_back=replace(pair.write_back, **changes))
+    changed = replace(pair, a=replace(pair.a, **changes))
     return replace(RECORD, pairs=(changed, *RECORD.pairs[1:]))
 
 
@@ -73,7 +73,7 @@ def test_a_half_of_a_period_may_hold_all_of_it():
         (altered(started_at_s=1e9), "pair 0 started out of order|pair 1 started out of order"),
         (altered(seconds=-1e9), "impossible duration"),
         (altered(seconds=1.7e308), "impossible duration"),
-        (altered(samples_ns=RECORD.pairs[0].write_back.samples_ns * 2), "its setup allows 16"),
+        (altered(samples_ns=RECORD.pairs[0].a.samples_ns * 2), "its setup allows 16"),
         (replace(RECORD, interrupted_seconds=-1.0), "impossible duration"),
         (replace(RECORD, setup=replace(RECORD.setup, simulated=False),
                  missed_preconditions=(Precondition.CLUSTER_HEALTHY,)), "not marked as forced"),

@@ -1,4 +1,4 @@
-"""How long to settle follows from what fades after a toggle, never from the mode."""
+"""How long to settle follows from what fades after a toggle, never from the arm."""
 
 import math
 import random
@@ -14,39 +14,39 @@ from wcache.core.errors import MalformedError
 from wcache.core.experiment import settling
 from wcache.core.experiment.settling import check_size, checks_at_most, due_check, settled
 from wcache.core.loads import spread_at_s
-from wcache.core.model import CacheMode
+from wcache.core.model import Arm
 from wcache.core.record import Period, Settling
 
-WB, WT = CacheMode
+A, B = Arm
 LEAST_S = 0.4
 SETUP = replace(synthetic.SETUP, settle_s=LEAST_S, watch_samples=8)
 NS = st.integers(0, 10**12)
 
 
-def period(mode, at_ns=(), samples_ns=()):
-    return Period(mode, 0.0, 0.0, 1.0, tuple(samples_ns), at_ns=tuple(at_ns))
+def period(arm, at_ns=(), samples_ns=()):
+    return Period(arm, 0.0, 0.0, 1.0, tuple(samples_ns), at_ns=tuple(at_ns))
 
 
 def swapped(watches):
-    return [replace(watch, mode=watch.mode.other) for watch in watches]
+    return [replace(watch, arm=watch.arm.other) for watch in watches]
 
 
-def watched(rng, factor, fading_s, *, to=WT, sd=0.15, base_us=1000.0, stalls=0.0, times=1.0):
+def watched(rng, factor, fading_s, *, to=B, sd=0.15, base_us=1000.0, stalls=0.0, times=1.0):
     """The watches of a drive that is `factor` times slower after a toggle to `to`."""
     periods = {}
     slot = due_check(SETUP, periods)
     while slot is not None:
-        mode = slot.mode(SETUP.seed)
+        arm = slot.arm(SETUP.seed)
         count, seconds = check_size(SETUP, slot)
         at_s = [spread_at_s(seconds, count, i) for i in range(count)]
-        level = math.log(base_us * 1e3 * (times if mode is WB else 1.0))
+        level = math.log(base_us * 1e3 * (times if arm is A else 1.0))
         logs = [
             level + rng.gauss(0, sd) + (rng.random() < stalls) * 4.0
-            + (math.log(factor) * math.exp(-t / fading_s) if mode is to else 0.0)
+            + (math.log(factor) * math.exp(-t / fading_s) if arm is to else 0.0)
             for t in at_s
         ]
         periods[slot] = period(
-            mode, [int(t * 1e9) for t in at_s], [int(math.exp(y)) for y in logs]
+            arm, [int(t * 1e9) for t in at_s], [int(math.exp(y)) for y in logs]
         )
         slot = due_check(SETUP, periods)
     return periods
@@ -54,12 +54,12 @@ def watched(rng, factor, fading_s, *, to=WT, sd=0.15, base_us=1000.0, stalls=0.0
 
 @pytest.mark.slow
 @given(st.lists(
-    st.tuples(st.sampled_from(CacheMode), st.lists(st.tuples(NS, NS), max_size=30)), max_size=4
+    st.tuples(st.sampled_from(Arm), st.lists(st.tuples(NS, NS), max_size=30)), max_size=4
 ))
 def test_the_choice_is_the_same_with_the_modes_swapped_whatever_was_seen(given_watches):
     watches = [
-        period(mode, sorted(at for at, _ in seen), [ns for _, ns in seen])
-        for mode, seen in given_watches
+        period(arm, sorted(at for at, _ in seen), [ns for _, ns in seen])
+        for arm, seen in given_watches
     ]
     chosen = settling.choose(watches, LEAST_S)
     assert settling.choose(swapped(watches), LEAST_S) == chosen
@@ -70,14 +70,14 @@ def test_the_choice_is_the_same_with_the_modes_swapped_whatever_was_seen(given_w
 
 
 @pytest.mark.slow
-@given(st.integers(0, 10**6), st.sampled_from(CacheMode), st.sampled_from([0.1, 0.5, 1.0, 2.0]))
-def test_what_fades_is_waited_for_alike_after_either_toggle(seed, mode, fading_s):
+@given(st.integers(0, 10**6), st.sampled_from(Arm), st.sampled_from([0.1, 0.5, 1.0, 2.0]))
+def test_what_fades_is_waited_for_alike_after_either_toggle(seed, arm, fading_s):
     either = {
-        to: settled(SETUP, watched(random.Random(seed), 3.0, fading_s, to=to)) for to in CacheMode
+        to: settled(SETUP, watched(random.Random(seed), 3.0, fading_s, to=to)) for to in Arm
     }
-    assert either[mode].settle_s >= LEAST_S
-    if either[mode].fading_s:
-        left = math.log(3.0) * math.exp(-either[mode].settle_s / fading_s)
+    assert either[arm].settle_s >= LEAST_S
+    if either[arm].fading_s:
+        left = math.log(3.0) * math.exp(-either[arm].settle_s / fading_s)
         assert left < math.log(3.0)
 
 

@@ -19,10 +19,10 @@ from wcache.core.experiment.design import RECHECK, Slot
 from wcache.core.experiment.run_state import IN_PROGRESS
 from wcache.core.experiment.settling import RECHECK_PAIRS, due_check
 from wcache.core.loads import spread_at_s
-from wcache.core.model import CacheMode, LoadPoint
+from wcache.core.model import Arm, LoadPoint
 from wcache.core.record import CounterDelta, Period, Settling
 
-WB, WT = CacheMode
+A, B = Arm
 SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)
 FIRST, AGAIN = (
     tuple(Slot(RECHECK + check, second) for check in checks for second in (False, True))
@@ -37,10 +37,10 @@ def measured(pairs, ratio, setup=SETUP):
     """The periods of so many pairs, each as long as the next."""
     return {
         Slot(index, second): Period(
-            mode, 0.0, 0.4, 1.0, (int(1e6 * (ratio if mode is WB else 1)),) * 10
+            arm, 0.0, 0.4, 1.0, (int(1e6 * (ratio if arm is A else 1)),) * 10
         )
         for index in range(pairs) for second in (False, True)
-        for mode in (Slot(index, second).mode(setup.seed),)
+        for arm in (Slot(index, second).arm(setup.seed),)
     }
 
 
@@ -49,7 +49,7 @@ def due(periods, setup=SETUP):
     found, periods = [], dict(periods)
     while (slot := due_check(setup, periods)) is not None:
         found.append(slot)
-        periods[slot] = Period(slot.mode(setup.seed), 0.0, 0.0, 1.0)
+        periods[slot] = Period(slot.arm(setup.seed), 0.0, 0.0, 1.0)
     return tuple(found)
 
 
@@ -76,7 +76,7 @@ def test_it_is_not_watched_where_the_modes_lie_together_or_no_pair_follows():
 
 def numbered(pairs):
     return [
-        ((index, second), make.period(WB)) for index in range(pairs) for second in (False, True)
+        ((index, second), make.period(A)) for index in range(pairs) for second in (False, True)
     ]
 
 
@@ -99,19 +99,19 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
                 mgr.restart()
                 continue
         if mgr.load and not slot.checks:
-            mode = slot.mode(setup.seed)
-            slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
+            arm = slot.arm(setup.seed)
+            slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (arm is A))),) * 10)
             mgr.now_s += 0.3
             mgr.give(events.Answered(mgr.load.token, slower))
         else:
             mgr.answer()
     record = mgr.records["c1.0.0"]
     assert len(record.pairs) == 16
-    assert [p.mode for p in record.late_watches] == [slot.mode(2) for slot in FIRST]
+    assert [p.arm for p in record.late_watches] == [slot.arm(2) for slot in FIRST]
     assert late == len(FIRST) + (lost is not None)
     # each was made after the twelfth pair, and counts
     starts = sorted(p.started_at_s for pair in record.pairs[:12]
-                    for p in (pair.write_back, pair.write_through))
+                    for p in (pair.a, pair.b))
     assert all(watch.started_at_s > starts[-1] for watch in record.late_watches)
     assert set(record.late_watches) < set(record.periods)
 
@@ -119,16 +119,16 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
 # ---- what they do
 
 
-def watch(rng, mode, started_at_s, fades, sd=0.2, count=32, seconds=4.0):
+def watch(rng, arm, started_at_s, fades, sd=0.2, count=32, seconds=4.0):
     """A watch of a drive that is slower after a toggle, by modes: (factor, fading in s)."""
     at_s = [spread_at_s(seconds, count, i) for i in range(count)]
-    factor, fading_s = fades.get(mode, (1.0, 1.0))
+    factor, fading_s = fades.get(arm, (1.0, 1.0))
     logs = [
         math.log(1e7) + rng.gauss(0, sd) + math.log(factor) * math.exp(-t / fading_s)
         for t in at_s
     ]
     return Period(
-        mode, started_at_s, 0.0, seconds, tuple(int(math.exp(y)) for y in logs),
+        arm, started_at_s, 0.0, seconds, tuple(int(math.exp(y)) for y in logs),
         at_ns=tuple(int(t * 1e9) for t in at_s),
     )
 
@@ -138,7 +138,7 @@ def made(seed, pairs, ratio, fades, sd=0.2):
     rng = random.Random(seed)
     record = synthetic.record(synthetic.lognormal(rng, ratio=ratio, period_sd=0.03), pairs)
     watches = tuple(
-        watch(rng, mode, 23.2 + 0.1 * i, fades, sd) for i, mode in enumerate((WB, WT, WT, WB))
+        watch(rng, arm, 23.2 + 0.1 * i, fades, sd) for i, arm in enumerate((A, B, B, A))
     )
     return replace(
         record, late_watches=watches, settling=Settling(0.0),
@@ -149,11 +149,11 @@ def made(seed, pairs, ratio, fades, sd=0.2):
 @pytest.mark.parametrize(("ratio", "fades", "stands"), [
     (1.5, {}, True),
     (1 / 1.5, {}, True),
-    (1.5, {WB: (3.0, 1.0)}, False),  # all of the difference may be what a toggle leaves
-    (1 / 1.5, {WT: (3.0, 1.0)}, False),
-    (1.5, {WT: (3.0, 1.0)}, True),  # it hides a part of the difference
-    (1.5, {WB: (3.0, 1.0), WT: (3.0, 1.0)}, False),  # no fading makes up for another one
-    (1.0, {WB: (3.0, 1.0)}, False),  # nothing differs, or a difference is made up for
+    (1.5, {A: (3.0, 1.0)}, False),  # all of the difference may be what a toggle leaves
+    (1 / 1.5, {B: (3.0, 1.0)}, False),
+    (1.5, {B: (3.0, 1.0)}, True),  # it hides a part of the difference
+    (1.5, {A: (3.0, 1.0), B: (3.0, 1.0)}, False),  # no fading makes up for another one
+    (1.0, {A: (3.0, 1.0)}, False),  # nothing differs, or a difference is made up for
 ])
 def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, stands):
     waiting = 0
@@ -177,7 +177,7 @@ def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, st
 def suspected_only():
     """A record whose rechecks raise a suspicion, and no more."""
     for seed in range(200):
-        record = made(seed, 20, 1.5, {WB: (1.9, 1.0)}, sd=0.45)
+        record = made(seed, 20, 1.5, {A: (1.9, 1.0)}, sd=0.45)
         gains = (settling.RECHECK_SUSPECTED, settling.RECHECK_BELIEVED)
         if [bool(settling.left_ln(record.late_watches, 0.0, gain)) for gain in gains] == [
             True, False
@@ -202,9 +202,9 @@ def test_a_suspicion_does_not_put_off_a_transient_that_is_certain():
     record = suspected_only()
 
     def slow_at_first(pair):
-        plain = pair.write_through.samples_ns
+        plain = pair.b.samples_ns
         slow = tuple(int(1.5 * ns) for ns in plain[:9]) + plain[9:]
-        return replace(pair, write_back=replace(pair.write_back, samples_ns=slow))
+        return replace(pair, a=replace(pair.a, samples_ns=slow))
 
     slowed = tuple(map(slow_at_first, record.pairs))
     result = analyse(replace(record, pairs=slowed, ended=IN_PROGRESS), Materiality())
@@ -215,24 +215,24 @@ def test_a_suspicion_does_not_put_off_a_transient_that_is_certain():
 def test_clients_wait_in_a_watch_as_in_a_period_that_lasts_as_long():
     setup = replace(SETUP, load_point=LoadPoint.OSD_TRAFFIC)
     back, through = (
-        Period(mode, 0.0, 0.4, 1.4, counters=(CounterDelta("commit_lat", sum_s, 100),))
-        for mode, sum_s in ((WB, 2.0), (WT, 1.0))
+        Period(arm, 0.0, 0.4, 1.4, counters=(CounterDelta("commit_lat", sum_s, 100),))
+        for arm, sum_s in ((A, 2.0), (B, 1.0))
     )
-    seen = [watch(random.Random(1), mode, 0.0, {}, count=24) for mode in (WB, WT)]
+    seen = [watch(random.Random(1), arm, 0.0, {}, count=24) for arm in (A, B)]
     assert client_wait_s(setup, [back, through]) == pytest.approx(1.0)
     assert client_wait_s(setup, [back, through, *seen]) == pytest.approx(5.0)
     assert client_wait_s(setup, seen) == 0.0
 
 
 def test_nothing_is_guessed_of_a_time_after_the_last_sample():
-    record = made(1, 20, 1.5, {WB: (3.0, 1.0)})
-    assert set(settling.left_ln(record.late_watches, 3.0, 5.0)) == {WB}
+    record = made(1, 20, 1.5, {A: (3.0, 1.0)})
+    assert set(settling.left_ln(record.late_watches, 3.0, 5.0)) == {A}
     assert settling.left_ln(record.late_watches, 4.5, 0.0) == {}
     assert settling.left_ln((), 0.0, 0.0) == {}
 
 
 def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
-    record = made(1, 20, 1 / 1.5, {WT: (3.0, 1.0)})
+    record = made(1, 20, 1 / 1.5, {B: (3.0, 1.0)})
     slow = [item["code"] for item in analyse(record, Materiality())["findings"]]
     assert slow == ["WCACHE_CARRYOVER"]
 
@@ -271,12 +271,12 @@ def test_samples_that_hang_together_are_not_taken_for_something_that_fades():
     rng, seen = random.Random(5), 0
     for _ in range(100):
         watches = []
-        for mode in (WB, WT, WT, WB):
+        for arm in (A, B, B, A):
             level, logs = 0.0, []
             for _ in range(32):
                 level = 0.5 * level + rng.gauss(0, 0.3)
                 logs.append(math.log(1e7) + level)
-            plain = watch(rng, mode, 0.0, {})
+            plain = watch(rng, arm, 0.0, {})
             watches.append(replace(plain, samples_ns=tuple(int(math.exp(y)) for y in logs)))
         seen += bool(settling.left_ln(watches, 0.0, settling.RECHECK_BELIEVED))
     assert seen <= 8
@@ -289,7 +289,7 @@ def test_a_period_after_a_late_watch_follows_a_toggle():
         pairs = synthetic.record(draw, 14, setup=setup).pairs
         return len(differences(pairs, "", late).stays), pairs[11].first is pairs[12].first.other
 
-    between = (Period(WB, 23.5, 0.0, 0.1),)
+    between = (Period(A, 23.5, 0.0, 0.1),)
     for seed in range(20):
         plain, without_toggle = stays(seed, ())
         assert stays(seed, between)[0] == plain - without_toggle

@@ -24,7 +24,8 @@ from wcache.core.experiment.observed import (
     parse_histogram,
 )
 from wcache.core.experiment.run_state import FIRST_LOOK
-from wcache.core.model import Verdict
+from wcache.core.model import Arm, Verdict
+from wcache.core.options.entries import CACHE_MODES
 from wcache.core.record import LatencyHistogram, Period
 from wcache.core.verdict import sequential
 
@@ -42,9 +43,9 @@ def drawn(rng, middle_us, *, writes=400, sd=0.4, period_sd=0.03):
 
 
 def with_histograms(record, draw):
-    """`draw(mode)` for each period."""
+    """`draw(arm)` for each period."""
     def counted(period):
-        return replace(period, histogram=draw(period.mode))
+        return replace(period, histogram=draw(period.arm))
 
     return synthetic.altered(record, counted, counted)
 
@@ -54,7 +55,7 @@ def traffic(pairs, ratio, tail_ratio, seed=1, **spread):
     draw = synthetic.lognormal(random.Random(seed), ratio=ratio, period_sd=0.02)
     record = synthetic.counter_record(draw, pairs, ["txc_commit_lat"])
     middles = {"write back": 10_000 * tail_ratio, "write through": 10_000}
-    return with_histograms(record, lambda mode: drawn(rng, middles[mode.value], **spread))
+    return with_histograms(record, lambda arm: drawn(rng, middles[CACHE_MODES.name(arm)], **spread))
 
 
 @pytest.mark.parametrize(("tail_ratio", "said"), [
@@ -80,7 +81,7 @@ def tail_verdict(found):
 @pytest.mark.parametrize("writes", [150, 2000])
 @pytest.mark.parametrize("sd", [0.1, 0.4, 1.0])
 @pytest.mark.parametrize(
-    ("ratio", "verdict"), [(0.5, Verdict.WRITE_BACK), (2.0, Verdict.WRITE_THROUGH)]
+    ("ratio", "verdict"), [(0.5, Verdict.A), (2.0, Verdict.B)]
 )
 def test_a_tail_twice_as_slow_is_told_wherever_the_edges_lie(ratio, verdict, sd, writes):
     for start in range(8):
@@ -90,8 +91,8 @@ def test_a_tail_twice_as_slow_is_told_wherever_the_edges_lie(ratio, verdict, sd,
             synthetic.counter_record(
                 synthetic.lognormal(random.Random(1), ratio=1.0), 40, ["txc_commit_lat"]
             ),
-            lambda mode, rng=rng, middle_us=middle_us: drawn(
-                rng, middle_us * (ratio if mode.value == "write back" else 1.0),
+            lambda arm, rng=rng, middle_us=middle_us: drawn(
+                rng, middle_us * (ratio if arm is Arm.A else 1.0),
                 sd=sd, writes=writes,
             ),
         )
@@ -115,7 +116,7 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
             through = drawn(rng, middle_us, writes=200, sd=sd)
             found.append(log_quantile(back, 0.9) - log_quantile(through, 0.9))
         wrong += any(
-            tail_verdict(found[:n]).mode is not None
+            tail_verdict(found[:n]).arm is not None
             for n in range(FIRST_LOOK, len(found) + 1)
         )
     assert wrong <= experiments // 100
@@ -170,7 +171,7 @@ def test_a_period_with_few_writes_or_none_counted_leaves_the_tail_open():
     few = LatencyHistogram(UPPER_NS[:2], (40, summary.WRITES_MIN - 41))
     for lacking in (None, few):
         changed = replace(
-            record.pairs[3], write_back=replace(record.pairs[3].write_back, histogram=lacking)
+            record.pairs[3], a=replace(record.pairs[3].a, histogram=lacking)
         )
         pairs = (*record.pairs[:3], changed, *record.pairs[4:])
         assert differences(pairs, "txc_commit_lat").tail == ()
@@ -239,7 +240,7 @@ def test_what_is_gained_between_readings_is_never_negative():
 
 
 def test_a_record_with_a_histogram_that_is_none_is_refused():
-    period = traffic(1, 1.0, 1.0).pairs[0].write_back
+    period = traffic(1, 1.0, 1.0).pairs[0].a
     plain = codec.to_plain(period)
     assert codec.decode(Period, plain, "p") == period
     for upper, counts in (([], []), ([5], []), ([5, 5], [1, 1]), ([5, 11], [1, 1]), ([0], [1])):
@@ -254,7 +255,7 @@ def test_one_histogram_has_the_same_percentiles_wherever_it_is_told(times, told)
     histogram = LatencyHistogram(upper, (0, 0, 0, 90 * times, 0, 10 * times))
     table = of_histogram(histogram)
     assert table.p50 == pytest.approx(587.89, abs=0.01)
-    period = replace(traffic(1, 1.0, 1.0).pairs[0].write_back, histogram=histogram)
+    period = replace(traffic(1, 1.0, 1.0).pairs[0].a, histogram=histogram)
     writes = summary.client_writes([period])
     assert writes["p50_about_us"] == pytest.approx(table.p50)
     assert (table.p99 is not None) is ("p99_about_us" in writes) is told

@@ -22,7 +22,7 @@ from wcache.core.experiment.design import Slot
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.fleet.retention import Bounds
 from wcache.core.history import HistoryEntry
-from wcache.core.model import CacheMode, Transport
+from wcache.core.model import Arm, CacheMode, Transport
 from wcache.engine.persistence import RecordPersistence
 from wcache.engine.storing.archive import PERIOD, RECORD, RUN, Archive
 from wcache.engine.storing.audit_log import (
@@ -141,12 +141,12 @@ def test_a_newer_state_is_refused_and_an_empty_store_becomes_ours():
 
 def test_periods_come_back_by_their_places_and_odd_keys_do_not():
     kept, kv = archive()
-    kept.put_period("c1.0", 0, Slot(3, True), make.period(WB), stored)
-    kept.put_period("c1.00", 0, Slot(0, False), make.period(WB), stored)
+    kept.put_period("c1.0", 0, Slot(3, True), make.period(Arm.A), stored)
+    kept.put_period("c1.00", 0, Slot(0, False), make.period(Arm.A), stored)
     for odd in ("x/0/0", "9/0/0", "0/0", "0/0/0/0", "0/-1/0"):
         kv.kept[f"period/c1.0/{odd}"] = kv.kept["period/c1.0/0/3/1"]
     kv.follow()
-    assert kept.periods("c1.0", 1) == [{Slot(3, True): make.period(WB)}]
+    assert kept.periods("c1.0", 1) == [{Slot(3, True): make.period(Arm.A)}]
     kept.drop_periods("c1.0", 0)
     kept.drop_periods("c1.0")
     assert kept.names(PERIOD) == ["c1.00/0/0/0"]
@@ -237,7 +237,7 @@ def a_record(name, pairs=0):
     setup, rng = make.setup(pairs_max=80, seed=1), random.Random(name)
     periods = {
         slot: make.period(
-            slot.mode(setup.seed), samples_ns=tuple(rng.randrange(10**9) for _ in range(100)))
+            slot.arm(setup.seed), samples_ns=tuple(rng.randrange(10**9) for _ in range(100)))
         for pair in range(pairs) for slot in (Slot(pair, False), Slot(pair, True))
     }
     state = RunState(make.run_spec(setup, campaign_id="c1"), RunStatus.RUNNING)

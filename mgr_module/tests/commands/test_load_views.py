@@ -12,7 +12,7 @@ from wcache.engine.world import World
 
 RESULT = Result(
     "r1", "c1", "h1", 3, "hdd", "d0", "w0", DriveModel("V", "M", "1"),
-    LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 8, 1.0, 0, "decided",
+    LoadPoint.OSD_BENCH_DEPTH1, Verdict.B, 8, 1.0, 0, "decided",
 )
 # per hour: 4 transactions a commit, 8 KiB a write, half of the writes deferred, 1 in 5 recovery
 HOUR = HourLoad(0, 4000, 1000, 2000, 2000 * 8192, 1000, 500)

@@ -18,7 +18,7 @@ from wcache.core.experiment.run_state import next_slot
 from wcache.core.fleet.agents import SILENT_S, Agents
 from wcache.core.fleet.findings import modes_of, of_drive
 from wcache.core.host_report import Waiting
-from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
+from wcache.core.model import Arm, CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
 from wcache.engine.world import World
 from wcache.knobs.registry import ADVICE
@@ -31,12 +31,12 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
 
 def test_the_coin_is_the_same_in_every_release():
-    tossed = "".join("B" if coin(7, pair) is WB else "T" for pair in range(24))
+    tossed = "".join("B" if coin(7, pair) is Arm.A else "T" for pair in range(24))
     assert tossed == "BBBTBBBBTBTBTTBBTBBBBBBB"
 
 
 def test_the_coin_is_fair_and_its_neighbours_do_not_agree():
-    tosses = [coin(seed, pair) is WB for seed in range(100) for pair in range(40)]
+    tosses = [coin(seed, pair) is Arm.A for seed in range(100) for pair in range(40)]
     same = sum(a is b for a, b in zip(tosses, tosses[1:]))
     # 4,000 tosses: 4 standard deviations are 127
     assert abs(sum(tosses) - 2000) < 127

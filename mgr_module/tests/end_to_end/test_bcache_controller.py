@@ -13,7 +13,7 @@ from wcache.core.experiment.campaign import CampaignOptions, Candidate
 from wcache.core.experiment.period import BCACHES_MAX, DRAIN_SECTORS_S, some_of
 from wcache.core.figures import geometry
 from wcache.core.hardware import WRITTEN_MAX, BcacheState, Dirty, OptionValue
-from wcache.core.model import CacheMode
+from wcache.core.model import Arm
 from wcache.core.options.entries import DRAINS, parse_trial
 from wcache.core.record import Period, Record
 from wcache.core.verdict.option_choice import choose
@@ -63,7 +63,7 @@ class Controlled:
     def periods(self):
         return [
             period for pair in self.record().pairs
-            for period in (pair.write_back, pair.write_through)
+            for period in (pair.a, pair.b)
         ]
 
     def record(self):
@@ -246,7 +246,7 @@ def test_what_a_bench_writes_for_a_start_is_time_that_clients_wait():
     world.mgr.loads.run = lambda: None if next(calls) % 40 else run()
     world.run(dirty_data="target", accept_cost=True)
     assert "the budget of client waiting was spent by writing" in world.ended()
-    written = Period(CacheMode.WRITE_BACK, 0.0, 0.0, 50.0, written_s=40.0)
+    written = Period(Arm.A, 0.0, 0.0, 50.0, written_s=40.0)
     assert client_wait_s(world.record().setup, [written]) == 40.0
 
 
@@ -269,8 +269,8 @@ def test_what_is_dirty_is_written_back_for_a_clean_start_at_a_rate_that_goes_bac
     wanted = {"8", "64"} if DRAINS in trial else {OWN_RATE}
     pairs = world.record().pairs
     if DRAINS in trial:
-        assert {s.option(DRAINS) for p in pairs for s in p.write_back.state_after} == {"8"}
-        assert {s.option(DRAINS) for p in pairs for s in p.write_through.state_after} == {"64"}
+        assert {s.option(DRAINS) for p in pairs for s in p.a.state_after} == {"8"}
+        assert {s.option(DRAINS) for p in pairs for s in p.b.state_after} == {"64"}
     assert wanted <= rates
 
 

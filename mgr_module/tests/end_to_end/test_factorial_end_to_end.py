@@ -66,7 +66,7 @@ def test_both_drives_are_measured_at_once_decided_and_recommended():
     assert all("interaction" in r["why"] for r in shown["results"])
     one, two = (said(mgr, "campaign record", record_id=r["record_id"]) for r in shown["results"])
     assert one["setup"]["domain_id"] == two["setup"]["crossed"]["domain_id"] == DISK
-    of_pairs = [p for pair in one["pairs"] for p in (pair["write_back"], pair["write_through"])]
+    of_pairs = [p for pair in one["pairs"] for p in (pair["a"], pair["b"])]
     spent = sum(period["seconds"] for period in one["watches"] + of_pairs)
     assert shown["seconds"] == pytest.approx(spent, abs=0.01), "counted once"
     assert "sda,nvme0n1" in mgr.command("campaign show", campaign_id=campaign_id)[1]

@@ -14,7 +14,7 @@ from wcache.core import codec
 from wcache.core.experiment.budget import Experiment
 from wcache.core.experiment.design import Slot
 from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.model import CacheMode
+from wcache.core.model import Arm
 from wcache.core.verdict.result import Analysed, not_analysed
 from wcache.engine.evidence.analysis_child import AnalysisChild
 
@@ -27,10 +27,10 @@ def script(path, body):
 
 
 def record(samples=2000):
-    modes = {Slot(0, False): CacheMode.WRITE_BACK, Slot(0, True): CacheMode.WRITE_THROUGH}
+    arms = {Slot(0, False): Arm.A, Slot(0, True): Arm.B}
     many = tuple(10_000_000 + i for i in range(samples))
     periods = {
-        slot: make.period(mode, samples_ns=many) for slot, mode in modes.items()
+        slot: make.period(arm, samples_ns=many) for slot, arm in arms.items()
     }
     state = RunState(make.run_spec(make.setup()), RunStatus.RUNNING)
     return Experiment(state, 0, periods).record("x", 1.0)

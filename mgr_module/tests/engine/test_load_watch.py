@@ -34,7 +34,7 @@ def result(osd_id, **changes):
         "record_id": f"r{osd_id}", "campaign_id": "c1", "hostname": "h1", "osd_id": osd_id,
         "device_class": "hdd", "domain_id": "d", "drive_id": "d",
         "drive_model": DriveModel("A", "B", "C"), "load_point": LoadPoint.OSD_BENCH_DEPTH1,
-        "verdict": Verdict.WRITE_THROUGH, "pairs": 4, "seconds": 1.0, "bytes_written": 0,
+        "verdict": Verdict.B, "pairs": 4, "seconds": 1.0, "bytes_written": 0,
         "ended": "decided",
     }
     return Result(**{**values, **changes})

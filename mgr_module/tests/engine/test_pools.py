@@ -48,7 +48,7 @@ def test_values_of_an_option_are_pooled_apart_from_cache_modes_and_from_other_va
         1000.0, lambda: cluster([]), all_results={one.record_id: one for one in found}
     )
     (advice,) = world.recommendations
-    assert (advice.verdict, len(advice.record_ids)) == (Verdict.WRITE_THROUGH, 3)
+    assert (advice.verdict, len(advice.record_ids)) == (Verdict.B, 3)
     assert [(one.trial, one.words, one.drives) for one in world.option_verdicts] == [
         (trials[1], "no material difference", 3), (trials[0], "nr_requests 64", 3)]
 
@@ -58,7 +58,7 @@ def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_ne
     assert any("more pairs like these would decide" in item.why for item in found)
     (advice,) = recommend(found)
     (load,) = advice.loads
-    assert (advice.verdict, load.pooled) == (Verdict.WRITE_THROUGH, True)
+    assert (advice.verdict, load.pooled) == (Verdict.B, True)
     assert load.interval == "99% of the mean of 8 drives"
     assert load.next_low < load.ratio < load.next_high
 
@@ -102,7 +102,7 @@ def test_a_pool_of_more_drives_than_it_takes_is_used_all_the_same():
 
 def model(name, ratio, low, high):
     found = results([1.0])[0]
-    verdict = Verdict.WRITE_THROUGH if low > 1.1 else Verdict.NO_DIFFERENCE
+    verdict = Verdict.B if low > 1.1 else Verdict.NO_DIFFERENCE
     return replace(
         found, record_id=f"r-{name}", drive_id=name, verdict=verdict,
         drive_model=DriveModel("V", name, "1"), ratio=ratio, ratio_low=low, ratio_high=high,
@@ -116,17 +116,17 @@ def verdicts(found):
 def test_the_one_of_many_drive_models_that_barely_differs_is_not_recommended():
     same = [model(f"m{i}", 1.0, 0.95, 1.05) for i in range(40)]
     barely, clearly = model("barely", 1.2, 1.12, 1.29), model("clearly", 5.0, 4.5, 5.5)
-    assert verdicts([barely])["barely"] is Verdict.WRITE_THROUGH
+    assert verdicts([barely])["barely"] is Verdict.B
     said = verdicts([*same, barely, clearly])
     assert said["barely"] is Verdict.INSUFFICIENT
-    assert said["clearly"] is Verdict.WRITE_THROUGH
+    assert said["clearly"] is Verdict.B
     (fallen,) = [i for i in recommend([*same, barely]) if i.drive_model.model == "barely"]
     assert "1 of 41 drive models" in fallen.why
 
 
 def test_where_many_differ_nothing_is_stricter():
     found = [model(f"m{i}", 1.2, 1.12, 1.29) for i in range(40)]
-    assert set(verdicts(found).values()) == {Verdict.WRITE_THROUGH}
+    assert set(verdicts(found).values()) == {Verdict.B}
 
 
 @pytest.mark.parametrize("drives", [3, 4, 6, 20, 100])
@@ -135,7 +135,7 @@ def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
     alpha = alpha_of(1, among)
     half = math.log(1.2)
     load = LoadVerdict(
-        LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, drives, 9.0, 9.0 / 1.2, 9.0 * 1.2,
+        LoadPoint.OSD_BENCH_DEPTH1, Verdict.B, drives, 9.0, 9.0 / 1.2, 9.0 * 1.2,
         "99%", pooled=True,
     )
     wide = widened(load, (), alpha)
@@ -147,7 +147,7 @@ def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
 
 def test_drives_that_are_not_in_the_pool_widen_it_by_no_less():
     load = LoadVerdict(
-        LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 4, 3.0, 2.0, 4.5,
+        LoadPoint.OSD_BENCH_DEPTH1, Verdict.B, 4, 3.0, 2.0, 4.5,
         "99% of the mean of 3 drives", pooled=True,
     )
     drives = standing([

@@ -29,7 +29,7 @@ HOSTS = ("reported", "stale", "silent")
 
 
 def advice(model, mode):
-    verdict = Verdict.WRITE_THROUGH if mode else Verdict.INSUFFICIENT
+    verdict = Verdict.B if mode else Verdict.INSUFFICIENT
     return Recommendation("hdd", model, verdict, mode, "as measured", (), (), ())
 
 

@@ -19,7 +19,7 @@ from wcache.knobs.knob import Asked
 from wcache.knobs.options.osds import TIMES_MAX, Refusals, drifted, make_changes
 from wcache.knobs.options.plan import by_admin, by_verdicts
 
-A, B = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
+A, B = Verdict.A, Verdict.B
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT
 MODEL = DriveModel("ACME", "HD1", "1.0")
 DEFERRED = "bluestore_prefer_deferred_size_hdd"

@@ -321,7 +321,7 @@ def test_nobody_but_an_admin_plans_it_and_no_verdict_speaks_for_it():
         assert (why == "") is (entry.follow is Follow.AUTO)
     told = OptionVerdict(
         OptionTrial("cache_mode", "writeback", "writethrough"), "hdd", "ACME",
-        LoadPoint.OSD_TRAFFIC, False, Verdict.WRITE_BACK, "", 3, None, None, None, "", (),
+        LoadPoint.OSD_TRAFFIC, False, Verdict.A, "", 3, None, None, None, "", (),
     )
     assert by_kind([told], on_host=True) == {}
     nr = replace(told, trial=OptionTrial("nr_requests", "64", "128"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from module_world import measured
-from wcache.core.model import CacheMode, Role, Transport
+from wcache.core.model import Arm, CacheMode, Role, Transport
 from wcache.core.record import CrossedDrive
 from wcache.engine.storing.archive import RECORD
 from wcache.web import plots
@@ -32,10 +32,8 @@ def of(levels):
     pairs = tuple(
         replace(
             pair, index=number,
-            write_back=replace(pair.write_back, mode=CacheMode.WRITE_BACK, samples_ns=(back,),
-                               started_at_s=1e9 + 2 * number),
-            write_through=replace(pair.write_through, mode=CacheMode.WRITE_THROUGH,
-                                  samples_ns=(through,), started_at_s=1e9 + 2 * number + 1),
+            a=replace(pair.a, arm=Arm.A, samples_ns=(back,), started_at_s=1e9 + 2 * number),
+            b=replace(pair.b, arm=Arm.B, samples_ns=(through,), started_at_s=1e9 + 2 * number + 1),
         ) for number, (back, through) in enumerate(levels)
     )
     return replace(made, pairs=pairs)

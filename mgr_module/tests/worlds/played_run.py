@@ -192,6 +192,6 @@ def before_a_look(name):
     setup, found = SPECS[name].experiments[0], {}
     slot = Slot(0, False)
     while slot.following != Slot(FIRST_LOOK, False):
-        found[slot] = make.period(slot.mode(setup.seed), started_at_s=1.0 + slot.number)
+        found[slot] = make.period(slot.arm(setup.seed), started_at_s=1.0 + slot.number)
         slot = slot.following
     return found

@@ -12,7 +12,7 @@ from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.hardware import FlushCounters
 from wcache.core.loads import WRITE_BYTES
-from wcache.core.model import CacheMode, Role, Transport
+from wcache.core.model import Arm, CacheMode, Role, Transport
 from wcache.core.protocol import (
     CountersRequest,
     DrivesOutcome,
@@ -209,8 +209,8 @@ class Mgr:
             assert [pair.index for pair in record.pairs] == list(range(len(record.pairs)))
             assert len(record.pairs) <= record.setup.pairs_max
             for pair in record.pairs:
-                assert pair.write_back.mode is WB
-                assert pair.write_through.mode is WT
+                assert pair.a.arm is Arm.A
+                assert pair.b.arm is Arm.B
                 if record.setup.crossed is None:
                     assert pair.first is coin(record.setup.seed, pair.index)
             if record.setup.crossed is not None:
@@ -226,7 +226,7 @@ def check_factorial(records, record):
     assert math.isclose(record.seconds - record.interrupted_seconds,
                         twin.seconds - twin.interrupted_seconds)
     for pair in record.pairs:
-        for period in (pair.write_back, pair.write_through):
+        for period in (pair.a, pair.b):
             states = period.crossed.state_before + period.crossed.state_after
             assert {state.device_cache.value for state in states} == {period.crossed.mode.value}
             assert period.crossed.mode is list(CacheMode)[pair.index % 2]

@@ -12,7 +12,7 @@ from ..core.experiment.run_state import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling import RECHECK_PAIRS, pairs_limit
 from ..core.hardware import Dirty, crossed_target
 from ..core.loads import MATERIAL_RATIO
-from ..core.model import CacheMode, FindingCode, Verdict
+from ..core.model import Arm, FindingCode, Verdict
 from ..core.options.entries import Arms, arms_of
 from ..core.record import Pair, Record
 from ..core.text import gained
@@ -91,19 +91,19 @@ def decide(
         )
     carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
     if carried is not None:
-        may_lie = verdict is Verdict.WRITE_BACK and not trusted
+        may_lie = verdict is Verdict.A and not trusted
         doubt = too_fast(record, pairs) if may_lie else ""
         if doubt and carried.findings:  # it holds for the drive whatever else is in doubt
             found = (FindingCode.FLUSH_TOO_FAST, doubt)
             carried = replace(carried, findings=(*carried.findings, found))
         return carried
-    if verdict.mode is not None and measured.n < CHECKED_PAIRS_MAX:
+    if verdict.arm is not None and measured.n < CHECKED_PAIRS_MAX:
         waiting = _unchecked(seen, measured.mean, arms)
         if waiting:
             return Decision(Verdict.INSUFFICIENT, waiting)
     if not seen.later and not seen.stays:
         warnings.append("transients were not checked: the periods hold too few samples")
-    if verdict is Verdict.WRITE_BACK:
+    if verdict is Verdict.A:
         doubt = "" if trusted else too_fast(record, pairs)
         if doubt:
             return Decision(
@@ -154,9 +154,9 @@ def _fading(
     believed = settling.RECHECK_CERTAIN if more else settling.RECHECK_BELIEVED
     for gain_min in (believed, settling.RECHECK_SUSPECTED):
         left = settling.left_ln(record.late_watches, settle_s, gain_min)
-        back, through = left.get(CacheMode.WRITE_BACK, 0.0), left.get(CacheMode.WRITE_THROUGH, 0.0)
+        a, b = (left.get(arm, 0.0) for arm in Arm)
         # one that is seen in error must not make up for another one
-        if all(holds(verdict, mean - of, margin) for of in (back, -through, back - through)):
+        if all(holds(verdict, mean - of, margin) for of in (a, -b, a - b)):
             continue
         if gain_min == believed:
             why = (
@@ -185,7 +185,7 @@ def _carryover(
     Each test is at `alpha` for this one look, and only against a verdict that would not
     survive what it found.  Without the first half of every period the ratio has
     moved to where the verdict does not hold; or periods that follow one in the same
-    mode, with no toggle between, differ from it (in either mode, or over both): then the
+    arm, with no toggle between, differ from it (in either arm, or over both): then the
     toggle before was still fading.
     """
     whole = sequential.spread(seen.whole)
@@ -199,18 +199,18 @@ def _carryover(
                 f"latency by {gained(math.exp(later.mean))}, so {arms.said(verdict)!r} does not "
                 "hold; increase settle_s"
             )
-    if verdict.mode is None:
+    if verdict.arm is None:
         return ""
     sd, degrees = _sd_within_orders(seen, whole)
-    for modes in ((CacheMode.WRITE_BACK,), (CacheMode.WRITE_THROUGH,), tuple(CacheMode)):
-        changes = [change for stayed, change in seen.stays if stayed in modes]
+    for among in ((Arm.A,), (Arm.B,), tuple(Arm)):
+        changes = [change for stayed, change in seen.stays if stayed in among]
         if len(changes) < stays_min:
             continue
         fading = math.fsum(changes) / len(changes)
         error = max(sd, sequential.SD_FLOOR) / math.sqrt(len(changes))
         sure = abs(fading) > summary.student(degrees, alpha) * error
         if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
-            names = " and ".join(map(arms.name, modes))
+            names = " and ".join(map(arms.name, among))
             return (
                 f"transient: latency in {names} still changes by {math.expm1(fading):+.0%} from "
                 "one period to the next with no toggle in between; increase settle_s"
@@ -225,7 +225,7 @@ def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
     """
     if seen.stay_sd is not None:
         return seen.stay_sd
-    groups: Dict[Tuple[CacheMode, bool], List[float]] = {}
+    groups: Dict[Tuple[Arm, bool], List[float]] = {}
     for order, value in zip(seen.orders, seen.whole):
         groups.setdefault(order, []).append(value)
     degrees = len(seen.whole) - len(groups)
@@ -242,7 +242,7 @@ def holds(verdict: Verdict, log_ratio: float, margin: float) -> bool:
     """Whether a log ratio lies where the verdict says; never for one that says nothing."""
     if verdict is Verdict.NO_DIFFERENCE:
         return abs(log_ratio) < margin
-    return log_ratio > margin if verdict is Verdict.WRITE_THROUGH else log_ratio < -margin
+    return log_ratio > margin if verdict is Verdict.B else log_ratio < -margin
 
 
 def _unchecked(seen: Differences, mean: float, arms: Arms) -> str:
@@ -252,10 +252,10 @@ def _unchecked(seen: Differences, mean: float, arms: Arms) -> str:
     leaves behind and what the arm does cannot be told apart.  Differences beyond
     LARGE_RATIO are not left behind by a toggle.
     """
-    stayed = {mode for mode, _ in seen.stays}
-    if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(CacheMode):
+    stayed = {arm for arm, _ in seen.stays}
+    if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(Arm):
         return ""
-    missing = " and ".join(arms.name(mode) for mode in CacheMode if mode not in stayed)
+    missing = " and ".join(arms.name(arm) for arm in Arm if arm not in stayed)
     return f"transients are not checked yet: no two consecutive periods in {missing}"
 
 

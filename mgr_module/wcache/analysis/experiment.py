@@ -15,7 +15,8 @@ from ..core.errors import MalformedError, WcacheError
 from ..core.experiment.design import design_of
 from ..core.experiment.factorial import PROVEN, both_sides, other_drive
 from ..core.experiment.run_state import FIRST_LOOK
-from ..core.model import CacheMode, Finding, FindingCode, Severity, Verdict
+from ..core.model import Arm, Finding, FindingCode, Severity, Verdict
+from ..core.options.entries import Arms, arms_of
 from ..core.record import (
     RECORD_FORMAT,
     RECORD_VERSION,
@@ -27,7 +28,7 @@ from ..core.record import (
 )
 from ..core.text import many
 from ..core.verdict import sequential
-from ..core.verdict.result import Analysed, ModeSummary, PoolTerm, Trusted, not_analysed
+from ..core.verdict.result import Analysed, ArmSummary, PoolTerm, Trusted, not_analysed
 from ..core.verdict.sequential import DECIDE_ALPHA, SAME_ALPHA, ratio, rounded, verdict_of
 from ..core.versions import reads
 from . import factorial, summary
@@ -95,22 +96,23 @@ def failure(error: Exception) -> str:
 
 def analysed(record: Record, answer: Mapping[str, Any]) -> Analysed:
     """What the module keeps of an answer of `analyse`, and what a run goes on by."""
-    modes, trusted = answer.get("per_mode", {}), answer.get("if_plp_trusted")
-    back, through = (
-        ModeSummary(**{item.name: found.get(item.name) for item in fields(ModeSummary)})
-        for found in (modes.get(mode.value, {"n": 0}) for mode in CacheMode)
+    per_mode, trusted = answer.get("per_mode", {}), answer.get("if_plp_trusted")
+    arms = arms_of(record.setup.option)
+    a, b = (
+        ArmSummary(**{item.name: found.get(item.name) for item in fields(ArmSummary)})
+        for found in (per_mode.get(arms.name(arm), {"n": 0}) for arm in Arm)
     )
     tail = answer.get("tail_verdict")
     result = replace(
-        not_analysed(record, _why(answer)), analysed=True, verdict=Verdict(answer["verdict"]),
+        not_analysed(record, _why(answer)), analysed=True, verdict=arms.meant(answer["verdict"]),
         ratio=answer.get("ratio"), ratio_low=answer.get("ratio_low"),
-        ratio_high=answer.get("ratio_high"), write_back=back, write_through=through,
+        ratio_high=answer.get("ratio_high"), a=a, b=b,
         warnings=tuple(one_line(text, 300) for text in answer.get("warnings", ())[:64]),
         findings=_findings(answer, record), pool_term=_pool_term(answer, record),
         pin_price_us=answer.get("pin_price_us"),
         write_through_commit_us=answer.get("write_through_commit_us"),
-        if_trusted=trusted and Trusted(Verdict(trusted["verdict"]), one_line(trusted["why"])),
-        tail=Verdict(tail) if tail else None,
+        if_trusted=trusted and Trusted(arms.meant(trusted["verdict"]), one_line(trusted["why"])),
+        tail=arms.meant(tail) if tail else None,
     )
     return Analysed(result, answer["stop"], answer.get("seems_same", False))
 
@@ -161,6 +163,7 @@ def _severity(code: FindingCode, harmless: bool) -> Severity:
 
 def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
     warnings: List[str] = []
+    arms = arms_of(record.setup.option)
     used, design = pairing.usable(record, warnings), design_of(record.setup)
     if design.crosses:
         used = factorial.complete(used)
@@ -179,13 +182,13 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
             found = factorial.decide(found, effects, other_drive(record.setup), options)
         return found
 
-    decision, trusted = decided_with(warnings, record.setup.option is not None), None
+    decision, trusted = decided_with(warnings, False), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
         trusted = decided_with([], True)
     else:
         decision, trusted = _also_too_fast(record, used, decision)
     unsent = missing(record, used)
-    if unsent and decision.verdict is Verdict.WRITE_BACK:
+    if unsent and decision.verdict is Verdict.A:
         # both modes were measured without flushes, so neither is what it would be with them
         decision = Decision(Verdict.INSUFFICIENT, unsent, decision.findings, True)
     # what one difference stands for: a pair, or the pairs of a replicate
@@ -207,20 +210,20 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         named = ", ".join(str(index + 1) for index in odd)  # people count from 1
         warnings.append(f"outliers, kept: {pairs} {named}")
     warnings += _circumstances(record)
-    price, commit, setup = pin_price_us(used), commit_us(record, used), record.setup
+    price, commit, setup = pin_price_us(record, used), commit_us(record, used), record.setup
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
     if unsent:
         findings.append((FindingCode.FLUSH_MISSING, unsent))
     elif used and not too_fast and unproven(record, used):
         findings.append((FindingCode.FLUSH_NOT_COUNTED, NOT_COUNTED))
-        if decision.verdict is Verdict.WRITE_BACK:
+        if decision.verdict is Verdict.A:
             warnings.append(NOT_COUNTED)
     result: Dict[str, Any] = {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,
         "record_id": record.record_id,
-        "verdict": decision.verdict.value,
+        "verdict": arms.said(decision.verdict),
         "why": decision.why,
         "seems_same": abs(measured.mean) < options.margin,
         "stop": decided or measured.n >= pairs_max or decision.hopeless,
@@ -234,11 +237,11 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         # of one pair, so that pair_sd / sqrt(pairs) is the error of the mean
         "pair_sd": rounded(measured.sd * math.sqrt(unit)),
         "statistic": f"log mean of {counter}" if counter else "median log latency",
-        **_tail(seen, unit, options),
+        **_tail(seen, unit, options, arms),
         "interaction": None
         if effects is None
         else factorial.as_plain(effects, used, counter, options),
-        "per_mode": pairing.per_mode(used, counter),
+        "per_mode": pairing.per_arm(used, counter, arms),
         "counters": pairing.counter_ratios(used),
         "odd_pairs": odd,
         "settling": codec.to_plain(record.settling),
@@ -253,13 +256,13 @@ def _analysed(record: Record, options: Materiality) -> Dict[str, Any]:
         },
         "alike": alike(record),
         # what it would be, were its power-loss protection proven
-        "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
+        "if_plp_trusted": trusted and {"verdict": arms.said(trusted.verdict), "why": trusted.why},
         "pin_price_us": rounded(price) if price is not None else None,
         "write_through_commit_us": rounded(commit) if commit is not None else None,
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }
-    if setup.option is not None:  # `verdict` says which value, in the place of its mode
+    if setup.option is not None:
         result["compared"] = codec.to_plain(setup.option)
     return result
 
@@ -302,7 +305,9 @@ def alike(record: Record) -> Dict[str, Any]:
     }
 
 
-def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
+def _tail(
+    seen: Differences, unit: int, options: Materiality, arms: Arms
+) -> Dict[str, Any]:
     """The p90 ratio with its 99% interval; None where periods hold too few samples."""
     if not seen.tail:
         return dict.fromkeys((
@@ -322,5 +327,5 @@ def _tail(seen: Differences, unit: int, options: Materiality) -> Dict[str, Any]:
         "tail_pair_sd": rounded(spread.sd * math.sqrt(unit)),
         # what its interval must lie beyond to count
         "tail_material_ratio": ratio(options.margin + seen.tail_slack),
-        "tail_verdict": verdict.value,
+        "tail_verdict": arms.said(verdict),
     }

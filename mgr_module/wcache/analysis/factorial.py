@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
+from ..core.experiment.factorial import PROVEN, Cell, crossed_arm, replicates
 from ..core.experiment.run_state import FIRST_LOOK
-from ..core.model import CacheMode, Verdict
+from ..core.model import Arm, Verdict
+from ..core.options.entries import CACHE_MODES
 from ..core.record import CrossedDrive, Pair, Period
 from ..core.text import gained
 from ..core.verdict import sequential
@@ -43,7 +44,7 @@ class Effects:
     """
 
     main: Differences
-    at: Dict[CacheMode, Tuple[float, ...]]
+    at: Dict[Arm, Tuple[float, ...]]
     interaction: Tuple[float, ...]
 
     def standing(self, margin: float) -> Interaction:
@@ -66,15 +67,15 @@ def effects(
 ) -> Effects:
     """The effects from usable pairs; the rest as `pairs.differences` takes it."""
     both = replicates(pairs)
-    halves = [differences([half[i] for half in both], counter) for i in range(len(CacheMode))]
+    halves = [differences([half[i] for half in both], counter) for i in range(len(Arm))]
     stays, stay_sd = _unmoved(both, counter, late_watches)
     main = Differences(
-        tuple(first.index // len(CacheMode) for first, _ in both),
+        tuple(first.index // len(Arm) for first, _ in both),
         _mean(halves[0].whole, halves[1].whole), _mean(halves[0].later, halves[1].later),
         _mean(halves[0].tail, halves[1].tail), stays, (), stay_sd, halves[0].tail_slack,
     )
     return Effects(
-        main, {mode: half.whole for mode, half in zip(CacheMode, halves)},
+        main, {arm: half.whole for arm, half in zip(Arm, halves)},
         tuple(round(a - b, DIGITS) for a, b in zip(halves[0].whole, halves[1].whole)),
     )
 
@@ -97,15 +98,16 @@ def decide(
         if one_way and not all(holds(decision.verdict, mean, margin) for mean in means):
             return Decision(
                 Verdict.INSUFFICIENT,
-                f"{decision.verdict.value} on average over both modes of {other}, but not in "
-                f"each; {told}",
+                f"{CACHE_MODES.said(decision.verdict)} on average over both modes of {other}, but "
+                f"not in each; {told}",
             )
         return kept
     verdicts = {
-        mode: verdict_of(sequential.spread(values), margin) for mode, values in seen.at.items()
+        arm: verdict_of(sequential.spread(values), margin) for arm, values in seen.at.items()
     }
     each = ", ".join(
-        f"{verdict.value} while it is in {mode.value}" for mode, verdict in verdicts.items()
+        f"{CACHE_MODES.said(verdict)} while it is in {CACHE_MODES.name(arm)}"
+        for arm, verdict in verdicts.items()
     )
     if len(set(verdicts.values())) == 1:
         return kept
@@ -122,21 +124,24 @@ def as_plain(
     seen: Effects, pairs: Sequence[Pair], counter: str, options: Materiality
 ) -> Dict[str, Any]:
     """The interaction, the effects in each mode of the other drive, and the four cells."""
-    cells: Dict[Tuple[CacheMode, CacheMode], List[float]] = {}
+    cells: Dict[Cell, List[float]] = {}
     for pair in pairs:
         for period in pair.periods:
-            cells.setdefault((period.mode, crossed_mode(period)), []).append(level(period, counter))
+            cells.setdefault((period.arm, crossed_arm(period)), []).append(level(period, counter))
     to_us = 1.0 if counter else 1e-3
     return {
         "standing": seen.standing(options.margin).value,
         **ratios(seen.interaction),
-        "while_other_in": {mode.value: ratios(values) for mode, values in seen.at.items()},
+        "while_other_in": {
+            CACHE_MODES.name(arm): ratios(values) for arm, values in seen.at.items()
+        },
         "cells": [
             {
-                "mode": mode.value, "other_mode": other.value, "periods": len(levels),
+                "mode": CACHE_MODES.name(arm), "other_mode": CACHE_MODES.name(other),
+                "periods": len(levels),
                 "level_us": rounded(math.exp(math.fsum(levels) / len(levels)) * to_us),
             }
-            for (mode, other), levels in sorted(cells.items(), key=str)
+            for (arm, other), levels in sorted(cells.items(), key=str)
         ],
     }
 
@@ -158,10 +163,10 @@ def _mean(first: Sequence[float], second: Sequence[float]) -> Tuple[float, ...]:
 
 def _unmoved(
     both: Sequence[Tuple[Pair, Pair]], counter: str, late_watches: Sequence[Period]
-) -> Tuple[Tuple[Tuple[CacheMode, float], ...], Tuple[float, int]]:
+) -> Tuple[Tuple[Tuple[Arm, float], ...], Tuple[float, int]]:
     """How periods before which this drive was not toggled differ from those after a toggle.
 
-    On average by nothing, unless a toggle goes on doing something: (mode, log difference)
+    On average by nothing, unless a toggle goes on doing something: (arm, log difference)
     for each such period, and the sd of one with its degrees of freedom.  Each
     level is taken without its replicate's and its combination's mean; what is left of a
     period has a mean that includes unmoved ones, so it is scaled up by their share.
@@ -185,18 +190,18 @@ def _unmoved(
     degrees = 3 * (count - 1)
     sd = math.sqrt(math.fsum(value * value for value in left) / degrees)
     in_time = sorted(periods)
-    index = [first.index // len(CacheMode) for first, _ in both]
+    index = [first.index // len(Arm) for first, _ in both]
     unmoved = [
-        (period.mode, left[place])
+        (period.arm, left[place])
         for (_, earlier, before), (_, place, period) in zip(in_time, in_time[1:])
-        if before.mode is period.mode
+        if before.arm is period.arm
         # where a replicate was left out, a toggle may lie between
         and index[place // 4] - index[earlier // 4] <= 1
         and not toggled_between(late_watches, before, period)
     ]
     stays = []
-    for mode in CacheMode:
-        values = [value for of, value in unmoved if of is mode]
+    for arm in Arm:
+        values = [value for of, value in unmoved if of is arm]
         share = 1 - len(values) / (2 * count)
-        stays += [(mode, round(value / share, DIGITS)) for value in values] if share > 0 else []
+        stays += [(arm, round(value / share, DIGITS)) for value in values] if share > 0 else []
     return tuple(stays), (sd / max(1e-9, 1 - len(unmoved) / (4 * count)), degrees)

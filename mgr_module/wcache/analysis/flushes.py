@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
 from ..core.cluster import flush_role
 from ..core.loads import flush_floor_us
-from ..core.model import KernelView, LoadPoint, Role, Transport
+from ..core.model import CacheMode, KernelView, LoadPoint, Role, Transport
+from ..core.options.entries import arm_of
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import summary
 
@@ -61,6 +62,11 @@ def mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[f
     return found.flush_ms * 1e3 / found.flushes
 
 
+def _periods(record: Record, pairs: Sequence[Pair], mode: CacheMode) -> List[Period]:
+    """Those in a cache mode; none where the values of an option are compared, in one mode all."""
+    return [] if record.setup.option is not None else [pair.period(arm_of(mode)) for pair in pairs]
+
+
 def too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     """Doubt about a drive whose flushes in write back are faster than a drive can do, or ''.
 
@@ -70,8 +76,9 @@ def too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     setup = record.setup
     if setup.transport is Transport.LOOP:
         return ""
-    flush_us = mean_flush_us([pair.write_back for pair in pairs])
-    empty_us = mean_flush_us([pair.write_through for pair in pairs], FLUSH_TICK_MS)
+    on = _periods(record, pairs, CacheMode.WRITE_BACK)
+    flush_us = mean_flush_us(on)
+    empty_us = mean_flush_us(_periods(record, pairs, CacheMode.WRITE_THROUGH), FLUSH_TICK_MS)
     if (
         flush_us is not None and empty_us is not None
         and flush_us < min(EMPTY_CEILING_US, EMPTY_FACTOR * empty_us)
@@ -81,7 +88,7 @@ def too_fast(record: Record, pairs: Sequence[Pair]) -> str:
             f"off ({empty_us:.3g} us): the drive may be ignoring flushes"
         )
     if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
-        times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
+        times_us = [ns / 1e3 for period in on for ns in period.samples_ns]
         flush_us = summary.median(times_us) if times_us else None
     if flush_us is None or flush_us >= flush_floor_us(setup.rotational):
         return ""
@@ -97,7 +104,7 @@ def fast_at_any_load(record: Record, pairs: Sequence[Pair]) -> str:
     It takes a commit's flush, so there was something to write; a bare flush may have had nothing.
     """
     setup = record.setup
-    bare = setup.load_point is LoadPoint.FDATASYNC_TIMER or setup.option is not None
+    bare = setup.load_point is LoadPoint.FDATASYNC_TIMER
     if bare or setup.role is not flush_role((Role.BLOCK, *setup.apart)):
         return ""
     return too_fast(record, pairs)
@@ -112,12 +119,13 @@ def unproven(record: Record, pairs: Sequence[Pair]) -> bool:
     setup = record.setup
     if setup.option is not None:
         return False  # the cache is in one mode throughout
-    counted = gained([pair.write_back for pair in pairs]).flushes >= FLUSHES_MIN
+    on = _periods(record, pairs, CacheMode.WRITE_BACK)
+    counted = gained(on).flushes >= FLUSHES_MIN
     if setup.transport is Transport.LOOP or counted:
         return False
     if setup.load_point not in ONE_COMMIT_EACH:
         return True
-    return not any(pair.write_back.samples_ns for pair in pairs) or bool(too_fast(record, pairs))
+    return not any(period.samples_ns for period in on) or bool(too_fast(record, pairs))
 
 
 def missing(record: Record, pairs: Sequence[Pair]) -> str:
@@ -174,12 +182,12 @@ def _kv_syncs(period: Period) -> Optional[CounterDelta]:
     return None
 
 
-def pin_price_us(pairs: Sequence[Pair]) -> Optional[float]:
+def pin_price_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
     """The price of the pin in write through: mean time of a flush with nothing to write, in us.
 
     None where none was sent, or too few were counted.
     """
-    periods = [pair.write_through for pair in pairs]
+    periods = _periods(record, pairs, CacheMode.WRITE_THROUGH)
     views = {state.kernel_view for period in periods for state in period.state_after}
     if views != {KernelView.WRITE_BACK}:
         return None  # where the kernel's view is write through, it sends none
@@ -195,7 +203,7 @@ def commit_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
     setup = record.setup
     if setup.role is not flush_role((Role.BLOCK, *setup.apart)):
         return None
-    periods = [pair.write_through for pair in pairs]
+    periods = _periods(record, pairs, CacheMode.WRITE_THROUGH)
     if setup.load_point is LoadPoint.OSD_BENCH_DEPTH1:
         times_ns = [ns for period in periods for ns in period.samples_ns]
         return sum(times_ns) / len(times_ns) / 1e3 if times_ns else None

@@ -1,8 +1,8 @@
 """A record's pairs of periods: checked, then the log difference of each.
 
-The statistic of a pair is the difference, write back minus write through, of the two
-periods' median log latencies; for an OSD's counters, which keep only sums, of their
-log means.  Above 0 write through is faster.
+The statistic of a pair is the difference, arm A (write back) minus arm B (write through), of
+the two periods' median log latencies; for an OSD's counters, which keep only sums, of their
+log means.  Above 0 arm B is faster.
 
 A record is read from files too.  What contradicts its own seed, settling or budget was
 altered or put together by hand, and no statistics of it would mean anything.
@@ -22,8 +22,8 @@ from ..core.experiment.factorial import as_of_each
 from ..core.experiment.settling import RECHECK_PAIRS
 from ..core.figures.latency_table import quantile
 from ..core.loads import COMMIT_COUNTERS
-from ..core.model import CacheMode, Transport
-from ..core.options.entries import arms_of
+from ..core.model import Arm, Transport
+from ..core.options.entries import Arms, arms_of, mode_of_arm
 from ..core.record import RECORDED, CounterDelta, Pair, Period, Record
 from ..core.verdict import sequential
 from ..core.verdict.sequential import ratio, rounded
@@ -43,18 +43,18 @@ class Differences:
 
     `later` has the first half of every period dropped, `tail` is of the 90th
     percentiles; each is empty where a period holds too little to say.
-    `stays` are the changes from one period to the next where a pair began in the mode
+    `stays` are the changes from one period to the next where a pair began in the arm
     the one before it ended in: no toggle lies between, so that on average nothing
     changes unless the toggle before still does something.  `orders` says of each pair
-    which mode came first and whether that was such a stay.
+    which arm came first and whether that was such a stay.
     """
 
     indexes: Tuple[int, ...]
     whole: Tuple[float, ...]
     later: Tuple[float, ...]
     tail: Tuple[float, ...]
-    stays: Tuple[Tuple[CacheMode, float], ...] = ()
-    orders: Tuple[Tuple[CacheMode, bool], ...] = ()
+    stays: Tuple[Tuple[Arm, float], ...] = ()
+    orders: Tuple[Tuple[Arm, bool], ...] = ()
     # of one of `stays` with its degrees of freedom, where the orders cannot tell it
     stay_sd: Optional[Tuple[float, int]] = None
     # what the tail must clear beyond the margin: histograms are coarse
@@ -67,21 +67,21 @@ def by_counters(record: Record) -> bool:
 
 
 def usable(record: Record, warnings: List[str]) -> List[Pair]:
-    """Pairs that hold data of both modes, and whose drive was in the mode it should be.
+    """Pairs that hold data of both arms, and whose drive was in the one it should be.
 
     What is left out is named in `warnings`.  Raises MalformedError where the periods of
-    a pair stand under the wrong modes.
+    a pair stand under the wrong arms.
     """
     kept = []
     counted, arms = by_counters(record), arms_of(record.setup.option)
     for pair in record.pairs:
         periods = pair.periods
-        if (periods[0].mode, periods[1].mode) != (CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH):
+        if tuple(period.arm for period in periods) != tuple(Arm):
             raise MalformedError(f"pair {pair.index} has its periods under the wrong modes")
         strayed = next((period for period in periods if not _held(record, period)), None)
         if strayed is not None:
             warnings.append(
-                f"pair {pair.index} not used: the drive was not in {arms.name(strayed.mode)} "
+                f"pair {pair.index} not used: the drive was not in {arms.name(strayed.arm)} "
                 "for its whole period"
             )
         elif not all(_means(period) if counted else period.samples_ns for period in periods):
@@ -114,10 +114,8 @@ def differences(
     `late_watches` are those made between pairs; each begins with toggles.
     """
     indexes = tuple(pair.index for pair in pairs)
-    levels = [
-        (level(pair.write_back, counter), level(pair.write_through, counter)) for pair in pairs
-    ]
-    whole = tuple(round(back - through, DIGITS) for back, through in levels)
+    levels = [(level(pair.a, counter), level(pair.b, counter)) for pair in pairs]
+    whole = tuple(round(a - b, DIGITS) for a, b in levels)
     orders = tuple(
         (pair.first, _stayed(before, pair, late_watches))
         for before, pair in zip((None, *pairs), pairs)
@@ -128,38 +126,38 @@ def differences(
             indexes, whole, _later_of_counter(pairs, counter), summary.differences(pairs), stays,
             orders, tail_slack=sequential.SLACK,
         )
-    logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
-    fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
+    logs = [(_logs(pair.a), _logs(pair.b)) for pair in pairs]
+    fewest = min((min(len(a), len(b)) for a, b in logs), default=0)
     later: Tuple[float, ...] = ()
     tail: Tuple[float, ...] = ()
     if fewest >= HALVES_SAMPLES_MIN:
-        later = tuple(_gap(_later(back), _later(through), 0.5) for back, through in logs)
+        later = tuple(_gap(_later(a), _later(b), 0.5) for a, b in logs)
     if fewest >= TAIL_SAMPLES_MIN:
-        tail = tuple(_gap(back, through, 0.9) for back, through in logs)
+        tail = tuple(_gap(a, b, 0.9) for a, b in logs)
     return Differences(indexes, whole, later, tail, stays, orders)
 
 
-def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
-    """Summary of all samples per mode; of the per-period means where counters decide.
+def per_arm(pairs: Sequence[Pair], counter: str, arms: Arms) -> Dict[str, Any]:
+    """Summary of all samples per arm, by its name; of the per-period means where counters decide.
 
-    `level_us` is the geometric mean of the mode's periods: the two have the pairs' ratio.
+    `level_us` is the geometric mean of the arm's periods: the two have the pairs' ratio.
     `client_writes` where an OSD's histogram tells of them (`summary.client_writes`).
     """
     result = {}
-    for mode in CacheMode:
-        periods = [pair.period(mode) for pair in pairs]
+    for arm in Arm:
+        periods = [pair.period(arm) for pair in pairs]
         if counter:
             values = [_means(period)[counter] for period in periods]
         else:
             values = [ns / 1e3 for period in periods for ns in period.samples_ns]
-        result[mode.value] = summary.latencies(values)
+        found = result[arms.name(arm)] = summary.latencies(values)
         if periods:
             log = math.fsum(level(period, counter) for period in periods) / len(periods)
             level_us = math.exp(log) / (1 if counter else 1e3)
-            result[mode.value]["level_us"] = rounded(level_us)
+            found["level_us"] = rounded(level_us)
         writes = summary.client_writes(periods)
         if writes is not None:
-            result[mode.value]["client_writes"] = writes
+            found["client_writes"] = writes
     return result
 
 
@@ -180,11 +178,11 @@ def _held(record: Record, period: Period) -> bool:
     trial = record.setup.option
     if trial is not None:
         return all(
-            state.option(trial.name) == trial.value(period.mode)
+            state.option(trial.name) == trial.value(period.arm)
             for state in period.state_before + period.state_after
         )
     return all(
-        state.device_cache.mode in (None, one.mode)
+        state.device_cache.mode in (None, mode_of_arm(one.arm))
         for setup, one in as_of_each(record.setup, period)
         # a loop device has no cache of its own; its kernel view is what was switched
         if setup.transport is not Transport.LOOP
@@ -209,15 +207,15 @@ def _later_of_counter(pairs: Sequence[Pair], counter: str) -> Tuple[float, ...]:
     """Differences of the second halves' log means; () where one was not read."""
     halves = [
         (
-            _means_us(pair.write_back.later_counters).get(counter),
-            _means_us(pair.write_through.later_counters).get(counter),
+            _means_us(pair.a.later_counters).get(counter),
+            _means_us(pair.b.later_counters).get(counter),
         )
         for pair in pairs
     ]
     found = [
-        round(math.log(back) - math.log(through), DIGITS)
-        for back, through in halves
-        if back is not None and through is not None
+        round(math.log(a) - math.log(b), DIGITS)
+        for a, b in halves
+        if a is not None and b is not None
     ]
     return tuple(found) if len(found) == len(pairs) else ()
 
@@ -240,7 +238,7 @@ def level(period: Period, counter: str) -> float:
 
 
 def _stayed(before: Optional[Pair], pair: Pair, late_watches: Sequence[Period]) -> bool:
-    """Whether a pair began in the mode that the one before it ended in."""
+    """Whether a pair began in the arm that the one before it ended in."""
     return (
         before is not None
         and before.index + 1 == pair.index
@@ -257,13 +255,13 @@ def toggled_between(late_watches: Sequence[Period], earlier: Period, later: Peri
 
 
 def _stays(
-    orders: Sequence[Tuple[CacheMode, bool]], levels: Sequence[Tuple[float, float]]
-) -> Tuple[Tuple[CacheMode, float], ...]:
+    orders: Sequence[Tuple[Arm, bool]], levels: Sequence[Tuple[float, float]]
+) -> Tuple[Tuple[Arm, float], ...]:
     stays = []
-    for i, (mode, stayed) in enumerate(orders):
+    for i, (arm, stayed) in enumerate(orders):
         if stayed:
-            side = 0 if mode is CacheMode.WRITE_BACK else 1
-            stays.append((mode, round(levels[i][side] - levels[i - 1][side], DIGITS)))
+            side = 0 if arm is Arm.A else 1
+            stays.append((arm, round(levels[i][side] - levels[i - 1][side], DIGITS)))
     return tuple(stays)
 
 
@@ -276,10 +274,8 @@ def _later(logs: List[float]) -> List[float]:
     return logs[len(logs) // 2:]
 
 
-def _gap(back: Sequence[float], through: Sequence[float], part: float) -> float:
-    return round(
-        quantile(sorted(back), part) - quantile(sorted(through), part), DIGITS
-    )
+def _gap(a: Sequence[float], b: Sequence[float], part: float) -> float:
+    return round(quantile(sorted(a), part) - quantile(sorted(b), part), DIGITS)
 
 
 SETTLE_TOLERANCE_S = 1e-6

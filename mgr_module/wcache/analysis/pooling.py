@@ -27,7 +27,8 @@ def pool(
     once = {(item.drive_name, item.record_id): item for item in results}
     drives = standing(list(once.values()), options.material_ratio)
     trial = results[0].option if results else None
-    found = pool_drives(drives, arms_of(trial), options.material_ratio)
+    arms = arms_of(trial)
+    found = pool_drives(drives, arms, options.material_ratio)
     if found is None:
         return None
     verdict, instead = overruled(
@@ -41,7 +42,7 @@ def pool(
         "format": POOL_FORMAT, "version": POOL_VERSION, "drives": found.drives,
         "alike": dict(alike),
         "per_drive": {
-            drive.drive_name: {"ratio": ratio(term.log_ratio), "verdict": drive.verdict.value}
+            drive.drive_name: {"ratio": ratio(term.log_ratio), "verdict": arms.said(drive.verdict)}
             for drive, term in in_pool(drives)
         },
         "material_ratio": options.material_ratio,
@@ -50,7 +51,7 @@ def pool(
             *(text for drive in drives for text in drive.beside),
         ],
         **({"compared": codec.to_plain(trial)} if trial is not None else {}),
-        "verdict": verdict.value, "why": instead or found.why, "ratio": ratio(found.far.mean),
+        "verdict": arms.said(verdict), "why": instead or found.why, "ratio": ratio(found.far.mean),
         "ratio_low": ratio(found.far.low), "ratio_high": ratio(found.far.high),
         "ratio_low_95": ratio(found.near.low), "ratio_high_95": ratio(found.near.high),
         "next_low": ratio(found.coming.low), "next_high": ratio(found.coming.high),

@@ -97,15 +97,15 @@ _PARTS = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
 def differences(pairs: Sequence[Pair]) -> Tuple[float, ...]:
-    """Write back less write through of the log p90s; () unless every period counts enough."""
+    """Arm A less arm B of the log p90s; () unless every period counts enough."""
     found: List[float] = []
     for pair in pairs:
-        back, through = pair.write_back.histogram, pair.write_through.histogram
-        if back is None or through is None:
+        a, b = pair.a.histogram, pair.b.histogram
+        if a is None or b is None:
             return ()
-        if min(sum(back.counts), sum(through.counts)) < WRITES_MIN:
+        if min(sum(a.counts), sum(b.counts)) < WRITES_MIN:
             return ()
-        found.append(round(log_quantile(back, 0.9) - log_quantile(through, 0.9), DIGITS))
+        found.append(round(log_quantile(a, 0.9) - log_quantile(b, 0.9), DIGITS))
     return tuple(found)
 
 

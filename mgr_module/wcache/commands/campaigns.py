@@ -17,6 +17,7 @@ from ..core.experiment.two_campaigns import compare, lines, of_shown
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware import BcacheState, crossed_target
 from ..core.model import LoadPoint, Verdict, load_name
+from ..core.options.entries import CACHE_MODES
 from ..core.record import Record
 from ..core.text import NOTHING, amount, command, duration, table, time_left, when
 from ..core.verdict.result import Result, turned_off
@@ -154,7 +155,7 @@ def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
                 "verdict": trial.arms.said(result.verdict), "decided": result.verdict.decided,
                 "ratio": result.ratio, "ratio_low": result.ratio_low,
                 "ratio_high": result.ratio_high,
-                "a_us": result.write_back.level_us, "b_us": result.write_through.level_us,
+                "a_us": result.a.level_us, "b_us": result.b.level_us,
                 "pairs": result.pairs, "seconds": result.seconds,
                 "bytes_written": result.bytes_written, "why": result.why, "ended": result.ended,
                 "warnings": list(result.warnings),
@@ -166,11 +167,21 @@ def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
     }
 
 
+_OF_MODES = {"a": "write_back", "b": "write_through"}  # fields of a result on the cache modes
+
+
 def told(result: Result) -> Dict[str, Any]:
-    """What an experiment with the cache modes came to."""
-    return {
-        key: value for key, value in codec.to_plain(result).items() if key != "option"
+    """What an experiment with the cache modes came to, in their words."""
+    plain: Dict[str, Any] = {
+        _OF_MODES.get(key, key): value
+        for key, value in codec.to_plain(result).items() if key != "option"
     }
+    plain["verdict"] = CACHE_MODES.said(result.verdict)
+    if result.tail is not None:
+        plain["tail"] = CACHE_MODES.said(result.tail)
+    if result.if_trusted is not None:
+        plain["if_trusted"]["verdict"] = CACHE_MODES.said(result.if_trusted.verdict)
+    return plain
 
 
 def _observed(world: World, machine: RunMachine) -> List[Dict[str, Any]]:
@@ -254,7 +265,9 @@ def campaign_text(data: Mapping[str, Any]) -> str:
                   "off does, and the interval at 99%"]
         if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
             lines.append(BY_95)
-        lines += undecided(r for r in data["results"] if not Verdict(r["verdict"]).decided)
+        lines += undecided(
+            r for r in data["results"] if not CACHE_MODES.meant(r["verdict"]).decided
+        )
     if "compares" in data:
         lines += ["", f"compares {data['compares']}: A, B"]
         lines += [listing(VALUES, data["option_results"])] if data["option_results"] else []

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 from ..core.errors import MalformedError, NotFoundError, NotReadyError
 from ..core.loads import level_ns
 from ..core.model import Verdict, load_name
+from ..core.options.entries import CACHE_MODES
 from ..core.record import Record
 from ..core.scope import Scope, parse_scope
 from ..core.text import latency, pasted, relative, table, ticked
@@ -98,9 +99,9 @@ def _pairs(record: Optional[Record]) -> Optional[List[Dict[str, Any]]]:
         return None
     return [
         {
-            "pair": pair.index, "first": pair.first.value,
-            "write_back_us": level_ns(pair.write_back) / 1e3,
-            "write_through_us": level_ns(pair.write_through) / 1e3,
+            "pair": pair.index, "first": CACHE_MODES.name(pair.first),
+            "write_back_us": level_ns(pair.a) / 1e3,
+            "write_through_us": level_ns(pair.b) / 1e3,
         }
         for pair in record.pairs
     ]

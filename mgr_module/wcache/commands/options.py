@@ -51,7 +51,7 @@ def to_plan(world: World, names: Container[str]) -> CommandLine:
     left.difference_update(
         ground.option for plan in world.plans for one in plan.changes for ground in one.grounds
     )
-    found = any(one.verdict.mode and one.trial.name in left for one in world.option_verdicts)
+    found = any(one.verdict.arm and one.trial.name in left for one in world.option_verdicts)
     return command("ceph wcache plan --knob=options") if found else NOTHING
 
 

@@ -19,7 +19,8 @@ from ..core import codec
 from ..core.automation.state import Modes
 from ..core.drive.manual import by_hand
 from ..core.host_report import lost_models
-from ..core.model import CacheMode, DriveReport, Verdict, load_name
+from ..core.model import CacheMode, DriveReport, load_name
+from ..core.options.entries import CACHE_MODES
 from ..core.scope import Scope, parse_scope
 from ..core.text import NAMED_MAX, command, listed, named, relative, ticked, typed
 from ..core.verdict.explaining import (
@@ -37,7 +38,7 @@ from ..core.verdict.result import Result, turned_off
 from ..engine.world import World
 from ..services.guards import require_scope
 from ..services.plans.planners import Planner
-from .campaigns import dev_names
+from .campaigns import dev_names, told
 from .evidence import foreign
 from .tables import NUMBER, Column, cost_words, listing, model_of
 
@@ -74,6 +75,9 @@ class Recommended:
         for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]
             plain = codec.to_plain(item)
+            plain["verdict"] = CACHE_MODES.said(item.verdict)
+            for row, load in zip(plain["loads"], item.loads):
+                row["verdict"] = CACHE_MODES.said(load.verdict)
             plain["warnings"] += _of_another_release(world, item, results)
             plain["manual"], plain["manual_on"], plain["consequences"] = [], "", []
             measured = _measured_drive(world, results)
@@ -140,7 +144,7 @@ def _of_another_release(
 
 def _figure(world: World, one: Standing) -> Dict[str, Any]:
     """What all experiments of a drive say together at a load."""
-    plain, names = codec.to_plain(one), dev_names(world, one.hostname, one.domain_id)
+    plain, names = told(one), dev_names(world, one.hostname, one.domain_id)
     kept = ("hostname", "osd_id", "load_point", "verdict", "ratio", "ratio_low", "ratio_high",
             "write_back", "write_through", "tail")
     return {
@@ -215,7 +219,7 @@ def recommend_text(data: Mapping[str, Any]) -> str:
     for r in rows:
         said = [
             *(f"went back: {line}" for line in went_back(r)), *stale_keys_text(r),
-            *([r["why"]] if not Verdict(r["verdict"]).decided else []),
+            *([r["why"]] if not CACHE_MODES.meant(r["verdict"]).decided else []),
             *(
                 f"to settle it: {step['what']}: {ticked(step['command'])}"
                 for step in r["settled_by"]
@@ -271,7 +275,7 @@ def figures(row: Mapping[str, Any], load: Mapping[str, Any]) -> List[str]:
 
 def by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
     """Sort by it: what is to be done comes first, then what is open."""
-    open_ = not Verdict(row["verdict"]).decided
+    open_ = not CACHE_MODES.meant(row["verdict"]).decided
     return not row["to_change"], not open_, row["device_class"], model_of(row)
 
 

@@ -22,7 +22,7 @@ DRIVE_MODEL_CHARS_MAX = 128
 
 
 class CacheMode(str, Enum):
-    """The two modes an experiment compares, in Linux's words."""
+    """The two modes of a volatile cache, in Linux's words."""
 
     WRITE_BACK = "write back"
     WRITE_THROUGH = "write through"
@@ -30,9 +30,22 @@ class CacheMode(str, Enum):
     @property
     def other(self) -> CacheMode:
         """The opposite mode."""
-        return (
-            CacheMode.WRITE_THROUGH if self is CacheMode.WRITE_BACK else CacheMode.WRITE_BACK
-        )
+        return CacheMode.WRITE_THROUGH if self is CacheMode.WRITE_BACK else CacheMode.WRITE_BACK
+
+
+class Arm(str, Enum):
+    """One of the two things that an experiment compares.
+
+    Of cache modes A is write back and B write through; of an option its two values as asked.
+    """
+
+    A = "a"
+    B = "b"
+
+    @property
+    def other(self) -> Arm:
+        """The one that it is compared with."""
+        return Arm.B if self is Arm.A else Arm.A
 
 
 class DeviceCache(str, Enum):
@@ -46,11 +59,7 @@ class DeviceCache(str, Enum):
     @property
     def mode(self) -> Optional[CacheMode]:
         """The cache mode this is, or None where there is none to speak of."""
-        if self is DeviceCache.WRITE_BACK:
-            return CacheMode.WRITE_BACK
-        if self is DeviceCache.WRITE_THROUGH:
-            return CacheMode.WRITE_THROUGH
-        return None
+        return None if self in (DeviceCache.NONE, DeviceCache.UNKNOWN) else CacheMode(self.value)
 
 
 class KernelView(str, Enum):
@@ -108,12 +117,9 @@ class LoadPoint(str, Enum):
 
 
 _LOAD_NAMES = {
-    LoadPoint.OSD_TRAFFIC.value: "traffic",
-    LoadPoint.OSD_BENCH_DEPTH1.value: "depth1",
-    LoadPoint.OSD_BENCH_BATCH.value: "batch",
-    LoadPoint.OSD_BENCH_4M.value: "4m",
-    LoadPoint.FDATASYNC_TIMER.value: "timer",
-    LoadPoint.OSD_BENCH_CAPACITY.value: "mclock capacity",
+    LoadPoint.OSD_TRAFFIC.value: "traffic", LoadPoint.OSD_BENCH_DEPTH1.value: "depth1",
+    LoadPoint.OSD_BENCH_BATCH.value: "batch", LoadPoint.OSD_BENCH_4M.value: "4m",
+    LoadPoint.FDATASYNC_TIMER.value: "timer", LoadPoint.OSD_BENCH_CAPACITY.value: "mclock capacity",
 }
 
 
@@ -123,26 +129,22 @@ def load_name(value: str) -> str:
 
 
 class Verdict(str, Enum):
-    """What an experiment or a pool of experiments says."""
+    """What an experiment or a pool of experiments says: which arm is better, if one is."""
 
-    WRITE_THROUGH = "write through"
-    WRITE_BACK = "write back"
+    A = "a"
+    B = "b"
     NO_DIFFERENCE = "no material difference"
     INSUFFICIENT = "insufficient data"
     CONFLICTING = "conflicting"
 
     @property
-    def mode(self) -> Optional[CacheMode]:
-        """The cache mode the verdict prefers, if it prefers one."""
-        if self is Verdict.WRITE_THROUGH:
-            return CacheMode.WRITE_THROUGH
-        if self is Verdict.WRITE_BACK:
-            return CacheMode.WRITE_BACK
-        return None
+    def arm(self) -> Optional[Arm]:
+        """The arm that is better, if one is."""
+        return {Verdict.A: Arm.A, Verdict.B: Arm.B}.get(self)
 
     @property
     def decided(self) -> bool:
-        """Whether it says which mode is better, or that neither is."""
+        """Whether it says which arm is better, or that neither is."""
         return self not in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
 
 

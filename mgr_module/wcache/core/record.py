@@ -13,11 +13,11 @@ from typing import ClassVar, Optional, Tuple
 
 from .hardware import BcacheState, FlushCounters
 from .host_report import OfDriveKind
-from .model import CacheMode, DriveModel, DriveState, LoadPoint, Role, Transport
+from .model import Arm, CacheMode, DriveModel, DriveState, LoadPoint, Role, Transport
 from .options.entries import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
-RECORD_VERSION = 5
+RECORD_VERSION = 6
 # What the analysis answers about a record, and what pooling takes.
 RESULT_FORMAT = "wcache.result"
 RESULT_VERSION = 1
@@ -102,15 +102,15 @@ class CrossedPeriod:
 
 @dataclass(frozen=True)
 class Period:
-    """One stretch of measuring in one cache mode.
+    """One stretch of measuring in one arm.
 
     Depth-1 benches and timers give `samples_ns` (one latency each); batches give one
     sample per call, in ns per write; the OSD's own traffic gives `counters` (sums and
     counts at the edges).  `seconds` is drive time: settling and measuring together.
     """
 
-    VERSION: ClassVar[int] = 1
-    mode: CacheMode
+    VERSION: ClassVar[int] = 2
+    arm: Arm
     started_at_s: float  # wall clock
     settle_s: float
     seconds: float
@@ -143,21 +143,21 @@ class Period:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two adjacent periods, one in each mode; `first` was chosen by the seeded coin."""
+    """Two adjacent periods, one in each arm; `first` was chosen by the seeded coin."""
 
     index: int
-    first: CacheMode
-    write_back: Period
-    write_through: Period
+    first: Arm
+    a: Period
+    b: Period
 
     @property
     def periods(self) -> Tuple[Period, Period]:
-        """Both, that in the place of write back first."""
-        return self.write_back, self.write_through
+        """Both, that in arm A first."""
+        return self.a, self.b
 
-    def period(self, mode: CacheMode) -> Period:
-        """Return the one in a mode, or in its place."""
-        return self.write_back if mode is CacheMode.WRITE_BACK else self.write_through
+    def period(self, arm: Arm) -> Period:
+        """Return the one in an arm."""
+        return self.a if arm is Arm.A else self.b
 
 
 @dataclass(frozen=True)

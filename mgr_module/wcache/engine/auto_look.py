@@ -29,6 +29,7 @@ from ..core.experiment.run_state import RunStatus
 from ..core.history import AUTO
 from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity, Verdict
+from ..core.options.entries import better_mode
 from ..core.text import duration, named, typed
 from ..core.verdict.repeated import standing
 from ..options import Options
@@ -380,7 +381,7 @@ def is_fine(drive: DriveSeen, seen: Seen) -> bool:
     """Say whether a drive is as its drive model's verdict wants it."""
     verdict = seen.verdicts.get(drive.model_key)
     return verdict is Verdict.NO_DIFFERENCE or (
-        verdict is not None and verdict.mode is not None and verdict.mode is drive.mode
+        verdict is not None and drive.mode is not None and better_mode(verdict) is drive.mode
     )
 
 

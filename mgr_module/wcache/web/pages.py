@@ -22,7 +22,7 @@ from ..core.figures import geometry
 from ..core.fleet import claims
 from ..core.history import Kind
 from ..core.loads import level_ns
-from ..core.model import CacheMode, load_name
+from ..core.model import load_name
 from ..core.options.entries import arms_of
 from ..core.record import Record
 from ..core.text import grouped, many, relative, when
@@ -211,10 +211,8 @@ def experiment(read: Reader, query: Query) -> Page:
         "pair_columns": (
             Column("PAIR", lambda pair: pair.index + 1, NUMBER),
             Column("FIRST", lambda pair: arms.name(pair.first)),
-            Column(arms.name(CacheMode.WRITE_BACK),
-                   lambda pair: latency_text(level_ns(pair.write_back) / 1e3), NUMBER),
-            Column(arms.name(CacheMode.WRITE_THROUGH),
-                   lambda pair: latency_text(level_ns(pair.write_through) / 1e3), NUMBER),
+            Column(arms.a, lambda pair: latency_text(level_ns(pair.a) / 1e3), NUMBER),
+            Column(arms.b, lambda pair: latency_text(level_ns(pair.b) / 1e3), NUMBER),
             Column("CHANGE", lambda pair: plots.percent(math.exp(plots.difference(pair))), NUMBER),
         ),
         "pairs": record.pairs, "looks": plots.looks(record), "look_columns": LOOKS_SHOWN,

@@ -21,8 +21,8 @@ from ..core.figures.geometry import (
     over_time,
 )
 from ..core.loads import MATERIAL_RATIO, level_ns
-from ..core.model import CacheMode, Verdict, load_name
-from ..core.options.entries import arms_of
+from ..core.model import Arm, CacheMode, load_name
+from ..core.options.entries import CACHE_MODES, arms_of
 from ..core.record import Pair, Record
 from ..core.text import latency, relative
 from ..core.verdict.sequential import DECIDE_ALPHA, HORIZON, half_width
@@ -53,7 +53,7 @@ def _drive_model(row: Mapping[str, Any], most: Optional[CacheMode]) -> Gain:
         us = levels_us[now] if now else None
         word = "right as it is" if better else row["verdict"]
         told = f"{word}: {latency(us)} with the cache {_ON_OFF[now]}" if now and us else word
-        known = Verdict(row["verdict"]).decided
+        known = CACHE_MODES.meant(row["verdict"]).decided
         return Gain(label, told, None if known else us, us if known else None)
     before_us, after_us = levels_us[better.other], levels_us[better]
     ends = [load["ratio"], load["ratio_low"], load["ratio_high"]]
@@ -75,13 +75,13 @@ def percent(times: float) -> str:
 
 
 def difference(pair: Pair) -> float:
-    """ln of write through over write back, of one pair."""
-    return math.log(level_ns(pair.write_through) / level_ns(pair.write_back))
+    """ln of arm B over arm A, of one pair."""
+    return math.log(level_ns(pair.b) / level_ns(pair.a))
 
 
 @dataclass(frozen=True)
 class Look:
-    """After so many pairs: how many times as long write through takes, and its 99% interval."""
+    """After so many pairs: how many times as long arm B takes, and its 99% interval."""
 
     pairs: int
     times: float
@@ -150,11 +150,11 @@ def closing(record: Record) -> Plot:
 def levels(record: Record) -> Plot:
     """The level of each period over the time of the experiment, by arm."""
     found, arms = [], arms_of(record.setup.option)
-    for mode, look in ((CacheMode.WRITE_BACK, "back"), (CacheMode.WRITE_THROUGH, "through")):
+    for arm, look in zip(Arm, ("back", "through")):
         points = [
             (period.started_at_s, level_ns(period) / 1e3)
             for pair in record.pairs for period in pair.periods
-            if period.mode is mode
+            if period.arm is arm
         ]
-        found.append(Series(arms.name(mode), look, tuple(sorted(points))))
+        found.append(Series(arms.name(arm), look, tuple(sorted(points))))
     return over_time("The level of each period", found)

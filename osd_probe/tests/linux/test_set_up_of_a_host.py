@@ -15,7 +15,7 @@ from wcache.ceph.view import CephView
 from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.model import FindingCode, LoadPoint, Verdict
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ArmSummary, Result
 from wcache_probe.linux.transports.classify import Switches
 
 ANSWERS = Path(mgr_fakes.__file__).with_name("answers")
@@ -127,8 +127,8 @@ def lines(fake_host, release, *, meta, device_class, config=(), commit_us=None):
         Result(
             "r1", "c1", "h1", 0, device_class, one.domain_id, one.drive_id, one.drive_model,
             LoadPoint.OSD_BENCH_DEPTH1, Verdict.NO_DIFFERENCE, 8, 9.0, 0, "decided",
-            write_back=ModeSummary(8, p50_us=commit_us),
-            write_through=ModeSummary(8, p50_us=commit_us),
+            a=ArmSummary(8, p50_us=commit_us),
+            b=ArmSummary(8, p50_us=commit_us),
         )
         for one in drives
     ]

@@ -27,6 +27,7 @@ from wcache.core.experiment.matrix import (
     cells_of,
 )
 from wcache.core.model import CacheMode, DriveReport, DriveState
+from wcache.core.options.entries import mode_of_arm
 from wcache.core.ports import DriveHost
 
 from ..stop_signal import StopSignal
@@ -113,7 +114,7 @@ class MatrixMeasurement:
         The prior state is back when it returns; a mode that was not ended is left out.
         """
         cells: List[LongCell] = []
-        first = coin(self.plan.seed, 0)
+        first = mode_of_arm(coin(self.plan.seed, 0))
         try:
             with self.scratch.held():
                 self.scratch.claim()
@@ -147,7 +148,7 @@ class MatrixMeasurement:
             return sustained.run(mode, seconds, one, self.stop.is_set)
 
     def _pair(self, index: int) -> MatrixPair:
-        first = coin(self.plan.seed, index)
+        first = mode_of_arm(coin(self.plan.seed, index))
         found = {}
         for mode in (first, first.other):
             self.say(f"pair {index + 1} of {self.plan.pairs}: {mode.value}")

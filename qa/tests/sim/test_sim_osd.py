@@ -93,7 +93,7 @@ def test_a_separate_wal_takes_the_small_commits_of_a_disk():
     osd = osd_on(DISK, wal=wal)
     for point in (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH):
         assert truth(osd, point, Role.BLOCK).verdict is Verdict.NO_DIFFERENCE
-        assert truth(osd, point, Role.WAL).verdict is Verdict.WRITE_THROUGH
+        assert truth(osd, point, Role.WAL).verdict is Verdict.B
     assert truth(osd, LoadPoint.OSD_BENCH_4M, Role.BLOCK).ratio > 1.1
     assert osd.drive(Role.DB) is osd.drive(Role.BLOCK)
 
@@ -177,7 +177,7 @@ def test_asking_for_the_truth_changes_nothing():
 def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
     lying = osd_on(spec(clean=10, cache=CacheSpec(ignores_flushes=True)))
     for point in SAMPLES:
-        assert truth(lying, point).verdict is not Verdict.WRITE_BACK
+        assert truth(lying, point).verdict is not Verdict.A
     assert truth(lying, LoadPoint.OSD_BENCH_DEPTH1).verdict is Verdict.INSUFFICIENT
 
 
@@ -231,13 +231,13 @@ def test_commits_cost_what_real_osds_took_within_15_percent(name, flushes, on_ms
 @pytest.mark.parametrize(
     ("name", "point", "depth", "verdict"),
     [  # the ratios that real OSDs of 16.2 showed: 5.1, 1.17, 0.99, 0.59; 3.4, 0.78, 0.09
-        ("media cache disk", LoadPoint.OSD_TRAFFIC, 4, Verdict.WRITE_THROUGH),
-        ("plain disk", LoadPoint.OSD_TRAFFIC, 4, Verdict.WRITE_THROUGH),
+        ("media cache disk", LoadPoint.OSD_TRAFFIC, 4, Verdict.B),
+        ("plain disk", LoadPoint.OSD_TRAFFIC, 4, Verdict.B),
         ("consumer flash", LoadPoint.OSD_TRAFFIC, 4, Verdict.NO_DIFFERENCE),
-        ("consumer flash", LoadPoint.OSD_TRAFFIC, 32, Verdict.WRITE_BACK),
-        ("media cache disk", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.WRITE_THROUGH),
-        ("plain disk", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.WRITE_BACK),
-        ("consumer flash", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.WRITE_BACK),
+        ("consumer flash", LoadPoint.OSD_TRAFFIC, 32, Verdict.A),
+        ("media cache disk", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.B),
+        ("plain disk", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.A),
+        ("consumer flash", LoadPoint.OSD_BENCH_BATCH, 4, Verdict.A),
     ],
 )
 def test_traffic_and_batches_show_the_verdicts_of_real_osds(name, point, depth, verdict):

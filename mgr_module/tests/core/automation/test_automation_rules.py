@@ -123,7 +123,7 @@ def test_a_plan_that_was_never_begun_says_nothing_and_costs_nothing(purpose):
 
 def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
     old, new = drive(1), drive(2)
-    seen = Seen((old, new), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    seen = Seen((old, new), {("hdd", "M"): Verdict.B})
     state = known(old)
     found = decide(state, seen, LIMITS, 100.0)
     assert (found.wish.purpose, found.wish.keys) == (Purpose.APPLY, (old.key,))
@@ -141,7 +141,7 @@ def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
 def test_whatever_forbids_it_nothing_is_applied(why):
     one = drive(1, refusal="x" if why == "refusal" else "")
     state, limits = known(one), LIMITS
-    seen = Seen((one,), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    seen = Seen((one,), {("hdd", "M"): Verdict.B})
     if why == "contested":
         seen = replace(seen, contested=frozenset({one.key}))
     if why == "off":
@@ -159,7 +159,7 @@ def test_whatever_forbids_it_nothing_is_applied(why):
 
 def test_beside_a_plan_that_waits_others_are_begun_and_its_own_drives_are_left_alone():
     one, two = drive(1), drive(2)
-    verdicts = {("hdd", "M"): Verdict.WRITE_THROUGH}
+    verdicts = {("hdd", "M"): Verdict.B}
     state = known(one, two)
     first = decide(state, Seen((one,), verdicts), LIMITS, 1.0)
     state = begun(first.state, first.wish, "p1", 0.0, 0, 1)
@@ -180,7 +180,7 @@ def test_beside_a_plan_that_waits_others_are_begun_and_its_own_drives_are_left_a
 
 def test_so_many_plans_wait_beside_others_and_no_more():
     drives = [drive(number) for number in range(ASIDE_MAX + 2)]
-    state, seen = known(*drives), Seen((), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    state, seen = known(*drives), Seen((), {("hdd", "M"): Verdict.B})
     for number, one in enumerate(drives):
         found = decide(state, replace(seen, drives=(one,)), LIMITS, 1.0)
         if found.wish is None:
@@ -194,7 +194,7 @@ def test_so_many_plans_wait_beside_others_and_no_more():
 @pytest.mark.parametrize("undone", [False, True])
 def test_what_a_plan_went_back_on_is_held_though_no_host_of_it_has_reported_yet(undone):
     one = drive(1)
-    seen = Seen((one,), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    seen = Seen((one,), {("hdd", "M"): Verdict.B})
     state = known(one)
     if undone:
         state = replace(state, tried=(Tried("hdd", "M", 0.5, undone=True),))

@@ -20,6 +20,7 @@ from wcache.core.experiment import factorial
 from wcache.core.experiment.design import Slot, design_of
 from wcache.core.experiment.run_state import is_look, pairs_of
 from wcache.core.model import (
+    Arm,
     CacheMode,
     DeviceCache,
     DriveModel,
@@ -29,6 +30,7 @@ from wcache.core.model import (
     Role,
     Transport,
 )
+from wcache.core.options.entries import arm_of, mode_of_arm
 from wcache.core.record import RECORD_VERSION, CrossedDrive, CrossedPeriod, Period, Record
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -55,20 +57,20 @@ def a_record(replicates, *, ratio=1.0, other_ratio=1.0, interaction=1.0, seed=1,
     before = None
     for number in range(4 * replicates):
         slot = Slot(number // 2, bool(number % 2))
-        mode, other = design_of(setup).modes(setup.seed, slot)
+        arm, other = design_of(setup).arms(setup.seed, slot)
         level = math.log(5e6) + rng.gauss(0.0, period_sd) + drift * number
-        level += math.log(ratio) * (mode is WB) + math.log(other_ratio) * (other is WB)
-        level += math.log(interaction) * (mode is WB and other is WB)
-        level += carry * (mode is WT and before is WB)
-        before = mode
+        level += math.log(ratio) * (arm is Arm.A) + math.log(other_ratio) * (other is Arm.A)
+        level += math.log(interaction) * (arm is Arm.A and other is Arm.A)
+        level += carry * (arm is Arm.B and before is Arm.A)
+        before = arm
         samples = tuple(round(math.exp(rng.gauss(level, sd))) for _ in range(12))
         states = [
-            (DriveState(DeviceCache(item.value), KernelView.WRITE_BACK, True),)
-            for item in (mode, other)
+            (DriveState(DeviceCache(mode_of_arm(item).value), KernelView.WRITE_BACK, True),)
+            for item in (arm, other)
         ]
         periods[slot] = Period(
-            mode, float(number), 0.4, 1.5, samples, (), 0, states[0], states[0], (),
-            CrossedPeriod(other, states[1], states[1]),
+            arm, float(number), 0.4, 1.5, samples, (), 0, states[0], states[0], (),
+            CrossedPeriod(mode_of_arm(other), states[1], states[1]),
         )
     return Record(
         "wcache.record", RECORD_VERSION, "c1.0.0", "c1", setup, pairs_of(setup, periods), 0.0,
@@ -95,14 +97,14 @@ def test_a_replicate_holds_each_combination_once_and_half_ones_are_left_out():
     assert [pair.index for pair in record.pairs] == list(range(10))
     for first, second in factorial.replicates(record.pairs):
         cells = {
-            (period.mode, period.crossed.mode)
-            for pair in (first, second) for period in (pair.write_back, pair.write_through)
+            (period.arm, arm_of(period.crossed.mode))
+            for pair in (first, second) for period in (pair.a, pair.b)
         }
         assert cells == set(factorial.CELLS)
     slots = {Slot(n // 2, bool(n % 2)): None for n in range(11)}
     whole = {
-        slot: Period(*design_of(SETUP).modes(SETUP.seed, slot)[:1], 0.0, 0.0, 1.0, (1,),
-                     crossed=CrossedPeriod(design_of(SETUP).modes(SETUP.seed, slot)[1]))
+        slot: Period(*design_of(SETUP).arms(SETUP.seed, slot)[:1], 0.0, 0.0, 1.0, (1,),
+                     crossed=CrossedPeriod(mode_of_arm(design_of(SETUP).arms(SETUP.seed, slot)[1])))
         for slot in slots
     }
     assert len(pairs_of(SETUP, whole)) == 4
@@ -132,20 +134,20 @@ def test_periods_under_the_wrong_mode_of_the_other_drive_are_refused():
     ))
     with pytest.raises(MalformedError, match="does not hold the other drive"):
         analyse(wrong, Materiality())
-    bare = replace(record.pairs[0].write_back, crossed=None)
-    pairs = (replace(record.pairs[0], write_back=bare), *record.pairs[1:])
+    bare = replace(record.pairs[0].a, crossed=None)
+    pairs = (replace(record.pairs[0], a=bare), *record.pairs[1:])
     with pytest.raises(MalformedError, match="no data on the other drive"):
         analyse(replace(record, pairs=pairs), Materiality())
 
 
 def test_a_period_in_which_the_other_drive_strayed_is_not_used():
     record = a_record(6)
-    period = record.pairs[3].write_through
+    period = record.pairs[3].b
     mode = period.crossed.mode.other
     state = DriveState(DeviceCache(mode.value), KernelView.WRITE_BACK, True)
     strayed = replace(period.crossed, state_after=(state,))
     pairs = list(record.pairs)
-    pairs[3] = replace(pairs[3], write_through=replace(period, crossed=strayed))
+    pairs[3] = replace(pairs[3], b=replace(period, crossed=strayed))
     result = analyse(replace(record, pairs=tuple(pairs)), Materiality())
     assert result["pairs"] == 10  # its whole replicate is left out
     assert any("pair 3 not used" in line for line in result["warnings"])
@@ -242,7 +244,7 @@ def test_intervals_of_effects_and_interaction_cover_the_truth(interaction):
         for name, values, wanted in (
             ("main", seen.main.whole, truth),
             ("interaction", seen.interaction, math.log(interaction)),
-            ("in write back", seen.at[WB], math.log(1.5 * interaction)),
+            ("in write back", seen.at[Arm.A], math.log(1.5 * interaction)),
         ):
             measured = effects_of.sequential.spread(values)
             near = effects_of.sequential.interval(measured, 0.05)

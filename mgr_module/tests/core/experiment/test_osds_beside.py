@@ -7,14 +7,14 @@ from campaign_world import a_host, options, runs_of
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import all_modes, fine, start
-from run_world import WB, WT, begun
+from run_world import begun
 from wcache.core import events
 from wcache.core.errors import NotFoundError
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.run_state import RunStatus
 from wcache.core.experiment.schedule import TrySample, cheapest
 from wcache.core.loads import WATCHED_MAX
-from wcache.core.model import LoadPoint, Role
+from wcache.core.model import Arm, LoadPoint, Role
 from wcache.core.protocol import ReleaseRequest
 from wcache.core.record import CounterDelta
 
@@ -107,11 +107,11 @@ def test_a_drive_of_more_osds_than_can_be_watched_is_left_alone():
 
 
 def test_what_the_others_wait_longer_in_the_slower_mode_is_client_wait():
-    def period(mode, each_s):
+    def period(arm, each_s):
         beside = CounterDelta("txc_commit_lat", 1000 * each_s, 1000)
-        return replace(make.period(mode), seconds=0.25, settle_s=0.25, beside=beside)
+        return replace(make.period(arm), seconds=0.25, settle_s=0.25, beside=beside)
 
-    periods = [period(WB, 0.030), period(WT, 0.010)]
+    periods = [period(Arm.A, 0.030), period(Arm.B, 0.010)]
     assert client_wait_s(make.setup(D1), periods) == pytest.approx(20.0)
 
 

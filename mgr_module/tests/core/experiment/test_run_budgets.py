@@ -82,9 +82,9 @@ def test_what_clients_may_wait_is_a_budget_of_its_own():
     assert "50 s of client waiting is spent" in record.ended
     # 7 s longer in each period in write back
     assert len(record.pairs) == 7
-    assert record.pairs[0].write_back.later_counters == HALF
+    assert record.pairs[0].a.later_counters == HALF
     assert record.bytes_written == 0
-    periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
+    periods = [p for pair in record.pairs for p in (pair.a, pair.b)]
     assert client_wait_s(setup, periods) == pytest.approx(49.0)
 
 
@@ -154,7 +154,7 @@ def test_a_bench_is_cut_off_where_clients_have_waited_enough():
     mgr = begun(setup, make.setup(seed=8), client_wait_max_s=20.0)
     hangs(mgr, 5)
     (record,) = mgr.records.values()
-    periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
+    periods = [p for pair in record.pairs for p in (pair.a, pair.b)]
     waited_s = client_wait_s(setup, periods)
     assert waited_s < 20.0
     assert record.interrupted_seconds + waited_s < 25.0

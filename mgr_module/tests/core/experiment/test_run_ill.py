@@ -73,7 +73,7 @@ class Cluster(Mgr):
         assert self.machine.state.restored
         self.check_records()
         for record in self.records.values():
-            starts = [[p.started_at_s for p in (pair.write_back, pair.write_through)]
+            starts = [[p.started_at_s for p in (pair.a, pair.b)]
                       for pair in record.pairs]
             if record.setup.crossed is not None:
                 starts = [one + two for one, two in zip(starts[::2], starts[1::2])]

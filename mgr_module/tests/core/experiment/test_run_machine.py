@@ -12,7 +12,7 @@ from wcache.core import codec, events
 from wcache.core.drive.prior import PriorDoubt
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import SAMPLES
-from wcache.core.model import DeviceCache, LoadPoint
+from wcache.core.model import Arm, DeviceCache, LoadPoint
 from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,
@@ -131,7 +131,7 @@ def test_each_pair_is_in_the_record_once_and_in_the_order_of_the_coin():
     (record,) = mgr.records.values()
     assert len(record.pairs) == 8
     mgr.check_records()
-    assert {pair.first for pair in record.pairs} == {WB, WT}
+    assert {pair.first for pair in record.pairs} == set(Arm)
     assert mgr.machine.state.status is RunStatus.DONE
     assert record.bytes_written == 8 * 2 * SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
 

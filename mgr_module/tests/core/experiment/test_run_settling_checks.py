@@ -7,6 +7,7 @@ from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, begun
 from wcache.core import events
 from wcache.core.experiment.design import coin
+from wcache.core.options.entries import mode_of_arm
 from wcache.core.protocol import SetModeRequest
 
 
@@ -40,13 +41,13 @@ def watch_it(mgr, disturbed=False):
 @pytest.mark.parametrize("seed", range(4))
 def test_each_watch_begins_with_a_toggle_of_every_drive_of_the_experiment(seed, crossed):
     mgr = begun(make.setup(seed=seed, settle_s=0.4, watch_samples=12, crossed=crossed))
-    modes = [coin(seed, 1000), coin(seed, 1000).other, coin(seed, 1001), coin(seed, 1001).other]
+    firsts = [mode_of_arm(coin(seed, check)) for check in (1000, 1001)]
     domains = mgr.machine.spec.domain_ids
     assert len(domains) == (1 if crossed is None else 2)
     assert watch_it(mgr) == [
         [(domain_id, mode.other) for domain_id in domains]
         + [(domain_id, mode) for domain_id in domains]
-        for mode in modes
+        for first in firsts for mode in (first, first.other)
     ]
 
 

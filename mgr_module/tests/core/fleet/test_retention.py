@@ -32,7 +32,7 @@ from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.repeated import WEIGHED_MAX, standing
-from wcache.core.verdict.result import ModeSummary, PoolTerm, Result
+from wcache.core.verdict.result import ArmSummary, PoolTerm, Result
 from wcache.engine.load_watch import OSDS_MAX
 from wcache.engine.persistence import RECOVERED
 from wcache.engine.storing.archive import AGENT, PROFILE, RECORD, REPORT, RESULT, RUN, Archive
@@ -70,10 +70,10 @@ def run(name, status=RunStatus.DONE, restored=True):
 
 
 def result(number, drive=0, **changes):
-    summary = ModeSummary(100, *((1234 + i) * (1 + number / 7e3) for i in range(8)))
+    summary = ArmSummary(100, *((1234 + i) * (1 + number / 7e3) for i in range(8)))
     found = Result(
         f"r{number}", "c1", f"h{drive}", drive, "hdd", f"domain-{drive}", f"wwn-{drive}",
-        make.MODEL, LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 12, 12.3, 4096, "decided",
+        make.MODEL, LoadPoint.OSD_BENCH_DEPTH1, Verdict.B, 12, 12.3, 4096, "decided",
         4.9, 4.8, 5.0, "medians", summary, summary, ended_at_s=float(number),
         pool_term=PoolTerm(1.0 + number / 7e4, 0.05, Transport.SCSI, Role.BLOCK, "20.2.4", 1, True),
     )
@@ -348,7 +348,7 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
     assert len(record.pairs) >= 4
     assert (record.ended == RECOVERED) is lost
     assert not [key for key in mgr.store.kept if key.startswith("period/")]
-    assert mgr.inside.analyses.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
+    assert mgr.inside.analyses.results["c1.0.0"].verdict is Verdict.B
     assert "WCACHE_STORE_FAILED" not in mgr.command("status")[1]
 
 

@@ -12,7 +12,7 @@ from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.hardware import BcacheState
 from wcache.core.model import DriveModel, LoadPoint, OsdUse, Role, Transport, Verdict
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ArmSummary, Result
 from wcache.engine.world import World
 
 FLASH = {"rotational": False}
@@ -70,8 +70,8 @@ def test_what_is_as_it_should_be_is_not_told(drives, osds):
 def measured(back_us, through_us, load=LoadPoint.OSD_BENCH_DEPTH1):
     return Result(
         "r1", "c1", "h1", 0, "ssd", "domain-sda", "wwn-sda", DriveModel("A", "B", "1"), load,
-        Verdict.NO_DIFFERENCE, 8, 9.0, 0, "decided", write_back=ModeSummary(8, p50_us=back_us),
-        write_through=ModeSummary(8, p50_us=through_us),
+        Verdict.NO_DIFFERENCE, 8, 9.0, 0, "decided", a=ArmSummary(8, p50_us=back_us),
+        b=ArmSummary(8, p50_us=through_us),
     )
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.model import FindingCode, LoadPoint, Verdict
+from wcache.core.options.entries import better_mode
 from wcache.core.verdict.explaining import expected, settling, would_change
 from wcache.core.verdict.pooling import LoadVerdict
 from wcache.core.verdict.recommend import Recommendation
-from wcache.core.verdict.result import ModeSummary, Result
+from wcache.core.verdict.result import ArmSummary, Result
 
 DEPTH1, TRAFFIC = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC
 OPEN = Verdict.INSUFFICIENT
@@ -20,7 +21,7 @@ def load(verdict=OPEN, low=0.9, high=1.4, point=DEPTH1, drives=3, **changes):
 
 def advice(verdict, *loads, **changes):
     return Recommendation(
-        "hdd", make.MODEL, verdict, verdict.mode, "", loads, (),
+        "hdd", make.MODEL, verdict, better_mode(verdict), "", loads, (),
         changes.pop("record_ids", ()), **changes
     )
 
@@ -33,13 +34,13 @@ def result(ended, point=DEPTH1, pairs=40):
 
 def test_what_is_expected_is_the_mean_of_the_measured_drives_with_the_ratio_of_the_verdict():
     found = advice(
-        Verdict.WRITE_BACK, load(Verdict.NO_DIFFERENCE, point=TRAFFIC),
-        load(Verdict.WRITE_BACK, 0.5, 0.5), record_ids=("r1", "r2", "r3", "gone"),
+        Verdict.A, load(Verdict.NO_DIFFERENCE, point=TRAFFIC),
+        load(Verdict.A, 0.5, 0.5), record_ids=("r1", "r2", "r3", "gone"),
     )
     results = {
         name: replace(
             result("decided", point), record_id=name, drive_id=name, ratio=0.5, ratio_low=0.4,
-            ratio_high=0.6, write_back=ModeSummary(9, level_us=level_us),
+            ratio_high=0.6, a=ArmSummary(9, level_us=level_us),
         ) for name, point, level_us in (
             ("r1", DEPTH1, 1000.0), ("r2", DEPTH1, 4000.0), ("r3", TRAFFIC, 9.0),
         )
@@ -50,7 +51,7 @@ def test_what_is_expected_is_the_mean_of_the_measured_drives_with_the_ratio_of_t
 
 
 def test_a_decided_verdict_names_the_figure_it_would_take_and_what_was_not_measured():
-    steps = would_change(advice(Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 4.9, 5.1)), [])
+    steps = would_change(advice(Verdict.B, load(Verdict.B, 4.9, 5.1)), [])
     assert steps[0] == ("depth1: an interval that reaches -9.1%; it is -80% to -80%", "")
     assert steps[1][1] == "ceph wcache campaign start --scope=class:hdd --loads=traffic"
     assert not any("other drives" in words for words, _ in steps)

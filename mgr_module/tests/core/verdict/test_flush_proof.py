@@ -14,6 +14,7 @@ from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.hardware import FlushCounters
 from wcache.core.host_report import DriveKind, HostReport, PowerCut
 from wcache.core.model import (
+    Arm,
     CacheMode,
     DeviceCache,
     DriveState,
@@ -52,7 +53,7 @@ def measured(load, *, counted=False, ratio=0.1, level_us=None, also=lambda recor
 
 def at_level(record, level_us):
     """The same record, with write back around a level and the same ratio."""
-    level = record.pairs[0].write_back.samples_ns[0]
+    level = record.pairs[0].a.samples_ns[0]
 
     def scaled(period):
         each = tuple(round(ns * level_us * 1e3 / level) for ns in period.samples_ns)
@@ -78,7 +79,7 @@ def still(record, *, writes=100, flushes=0, view=KernelView.WRITE_BACK, paths=1)
     counters = (FlushCounters(0, 5, 5, 5), FlushCounters(1, 5 + writes, 5 + flushes, 5))
 
     def one(period):
-        through = period.mode is CacheMode.WRITE_THROUGH
+        through = period.arm is Arm.B
         own = replace(state, device_cache=DeviceCache.WRITE_THROUGH) if through else state
         return replace(
             period, state_before=(own,), state_after=(own,),
@@ -103,14 +104,14 @@ def test_without_counters_a_batch_alone_never_leads_to_write_back_and_it_is_said
 def test_where_the_kernel_counts_the_same_batch_leads_to_write_back():
     result = measured(BATCH, counted=True)
     assert codes(result) == []
-    assert recommend([result])[0].verdict is Verdict.WRITE_BACK
+    assert recommend([result])[0].verdict is Verdict.A
 
 
 def test_one_commit_at_a_time_shows_it_for_the_other_loads_of_the_drive_model():
     batch = measured(BATCH, counted=False)
     single = measured(DEPTH1, counted=False)
     assert codes(single) == []
-    assert recommend([batch, single])[0].verdict is Verdict.WRITE_BACK
+    assert recommend([batch, single])[0].verdict is Verdict.A
 
 
 def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
@@ -119,7 +120,7 @@ def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
 
 
 @pytest.mark.parametrize(("ratio", "pairs", "verdict"), [
-    (1.0, 10, Verdict.NO_DIFFERENCE), (5.0, 10, Verdict.WRITE_THROUGH),
+    (1.0, 10, Verdict.NO_DIFFERENCE), (5.0, 10, Verdict.B),
     (0.1, 3, Verdict.INSUFFICIENT),
 ])
 def test_a_flush_too_fast_at_one_load_keeps_write_back_from_all_and_that_loads_verdict_stands(
@@ -131,7 +132,7 @@ def test_a_flush_too_fast_at_one_load_keeps_write_back_from_all_and_that_loads_v
     assert fast.doubts == ()
     assert recommend([fast])[0].verdict is fast.verdict is verdict
     traffic = measured(TRAFFIC, counted=True)
-    assert recommend([traffic])[0].verdict is Verdict.WRITE_BACK
+    assert recommend([traffic])[0].verdict is Verdict.A
     (advice,) = recommend([traffic, fast])
     assert advice.mode is not CacheMode.WRITE_BACK
     assert "more): the drive may be" not in advice.why  # one drive, counted once
@@ -198,7 +199,7 @@ def test_a_period_with_fewer_writes_than_commits_was_not_written_to_that_drive()
 @pytest.mark.parametrize("load", [BATCH, TRAFFIC])
 def test_write_through_needs_no_counters(load):
     result = measured(load, counted=False, ratio=4.0)
-    assert recommend([result])[0].verdict is Verdict.WRITE_THROUGH
+    assert recommend([result])[0].verdict is Verdict.B
 
 
 # ---- power cuts that somebody has witnessed
@@ -229,7 +230,7 @@ def test_a_drive_model_that_lost_acknowledged_writes_never_gets_write_back():
 
 def test_a_power_cut_that_lost_nothing_counts_where_the_kernel_does_not():
     result = measured(BATCH, counted=False)
-    assert recommend([result], reports=told(cut()))[0].verdict is Verdict.WRITE_BACK
+    assert recommend([result], reports=told(cut()))[0].verdict is Verdict.A
     for nothing_shown in (cut(booted=False), cut(mode=CacheMode.WRITE_THROUGH)):
         assert recommend([result], reports=told(nothing_shown))[0].mode is None
 
@@ -249,7 +250,7 @@ def test_a_forged_power_cut_of_one_host_lifts_no_doubt_for_others():
 def test_a_drive_model_that_only_the_witnesss_host_has_needs_no_other_word():
     result = measured(BATCH, counted=False)
     reports = told(cut(), by=[result.hostname])
-    assert recommend([result], reports=reports)[0].verdict is Verdict.WRITE_BACK
+    assert recommend([result], reports=reports)[0].verdict is Verdict.A
     name = str(result.drive_model)
     at_home = {DriveKind(result.device_class, name, False): frozenset({result.hostname, "h2"})}
     (advice,) = recommend([result], reports=reports, at_home=at_home)

@@ -6,6 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core.host_report import DriveKind
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, LoadPoint, Verdict
+from wcache.core.options.entries import better_mode
 from wcache.core.verdict.hosts_by_model import Counted, counted
 from wcache.core.verdict.outlook import outlook, standings
 from wcache.core.verdict.pooling import LoadVerdict
@@ -24,7 +25,7 @@ def load(verdict, low, high, point=DEPTH1):
 
 def advice(name, verdict, *loads, device_class="hdd", simulated=False):
     return Recommendation(
-        device_class, DriveModel("", name, ""), verdict, verdict.mode, "why", loads, (), (),
+        device_class, DriveModel("", name, ""), verdict, better_mode(verdict), "why", loads, (), (),
         simulated,
     )
 
@@ -48,13 +49,13 @@ def seven():
     counts |= {kind(name): drives(to_through=20) for name in "defg"}
     counts[kind("d")] = drives(to_back=20)
     found = [
-        advice("a", Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 2.42, 2.9)),
-        advice("b", Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 4.0, 5.12)),
-        advice("c", Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 3.0, 3.5)),
-        advice("d", Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 9.0, 9.9)),
+        advice("a", Verdict.B, load(Verdict.B, 2.42, 2.9)),
+        advice("b", Verdict.B, load(Verdict.B, 4.0, 5.12)),
+        advice("c", Verdict.B, load(Verdict.B, 3.0, 3.5)),
+        advice("d", Verdict.B, load(Verdict.B, 9.0, 9.9)),
         advice("e", Verdict.NO_DIFFERENCE, load(Verdict.NO_DIFFERENCE, 0.97, 1.04)),
         advice("f", Verdict.INSUFFICIENT, load(Verdict.INSUFFICIENT, 0.5, 90.0)),
-        advice("g", Verdict.CONFLICTING, load(Verdict.WRITE_THROUGH, 2.0, 80.0)),
+        advice("g", Verdict.CONFLICTING, load(Verdict.B, 2.0, 80.0)),
     ]
     return counts, found
 
@@ -71,8 +72,8 @@ def test_the_sentence_says_how_many_gain_how_much_and_what_is_open():
 def test_a_gain_by_turning_the_cache_on_is_said_the_other_way_round():
     counts, found = seven()
     counts[kind("e", "ssd")] = drives(to_back=9)
-    loads = load(Verdict.WRITE_BACK, 0.5, 0.8)
-    both = told(counts, [*found, advice("e", Verdict.WRITE_BACK, loads, device_class="ssd")])
+    loads = load(Verdict.A, 0.5, 0.8)
+    both = told(counts, [*found, advice("e", Verdict.A, loads, device_class="ssd")])
     assert (
         "; 1 drive model would commit 1.25 to 2.00 times as fast with the cache on (9 drives); "
         in both.text
@@ -80,19 +81,19 @@ def test_a_gain_by_turning_the_cache_on_is_said_the_other_way_round():
 
 
 def test_a_load_that_gains_nothing_or_is_undecided_takes_the_low_end_away():
-    loads = load(Verdict.WRITE_THROUGH, 4.0, 5.0), load(Verdict.NO_DIFFERENCE, 0.97, 1.05, BATCH)
-    found = told({kind("a"): drives(3)}, [advice("a", Verdict.WRITE_THROUGH, *loads)])
+    loads = load(Verdict.B, 4.0, 5.0), load(Verdict.NO_DIFFERENCE, 0.97, 1.05, BATCH)
+    found = told({kind("a"): drives(3)}, [advice("a", Verdict.B, *loads)])
     assert "up to 5.00 times as fast" in found.text
     # but what the OSD's own traffic decided counts alone
-    own = load(Verdict.WRITE_THROUGH, 1.5, 1.9, TRAFFIC)
-    found = told({kind("a"): drives(3)}, [advice("a", Verdict.WRITE_THROUGH, own, *loads)])
+    own = load(Verdict.B, 1.5, 1.9, TRAFFIC)
+    found = told({kind("a"): drives(3)}, [advice("a", Verdict.B, own, *loads)])
     assert "1.50 to 1.90 times as fast" in found.text
 
 
 def test_no_figure_is_named_where_a_verdict_has_no_interval_or_the_bare_timer_s_alone():
-    timer = load(Verdict.WRITE_THROUGH, 2.0, 3.0, LoadPoint.FDATASYNC_TIMER)
-    for loads in ((load(Verdict.WRITE_THROUGH, None, None),), (timer,)):
-        found = told({kind("a"): drives(1)}, [advice("a", Verdict.WRITE_THROUGH, *loads)])
+    timer = load(Verdict.B, 2.0, 3.0, LoadPoint.FDATASYNC_TIMER)
+    for loads in ((load(Verdict.B, None, None),), (timer,)):
+        found = told({kind("a"): drives(1)}, [advice("a", Verdict.B, *loads)])
         assert found.text == (
             "1 drive model would commit faster with the cache off (1 of 1 drive)"
         )
@@ -111,9 +112,9 @@ def test_what_was_not_measured_cannot_be_changed_or_went_back_is_said():
         kind("a"): drives(2), kind("b"): drives(0), kind("c"): drives(2, stuck_to_through=1),
         kind("d"): drives(0, 2, stuck_to_through=1),
     }
-    gains = load(Verdict.WRITE_THROUGH, 2.0, 3.0)
+    gains = load(Verdict.B, 2.0, 3.0)
     found = told(
-        counts, [advice(name, Verdict.WRITE_THROUGH, gains) for name in "cd"], went_back=[kind("c")]
+        counts, [advice(name, Verdict.B, gains) for name in "cd"], went_back=[kind("c")]
     )
     assert found.text == (
         "4 drive models on 6 drives: 1 is not measured yet; 1 went back in a rollout; 2 cannot be "
@@ -137,8 +138,8 @@ def test_where_nothing_is_to_be_changed_it_says_why(counts, found, total, text):
 
 def test_simulated_drives_count_only_where_there_are_no_others_and_are_called_so():
     made_up, real = kind("a", "", True), kind("b")
-    gains = load(Verdict.WRITE_THROUGH, 2.0, 3.0)
-    found = [advice("a", Verdict.WRITE_THROUGH, gains, simulated=True)]
+    gains = load(Verdict.B, 2.0, 3.0)
+    found = [advice("a", Verdict.B, gains, simulated=True)]
     assert told({made_up: drives(3)}, found).text.endswith("(3 of 3 drives) (simulated drives)")
     both = told({made_up: drives(3), real: drives(1)}, found, total=1)
     assert both.text == "the only drive model (1 drive) is not measured yet"

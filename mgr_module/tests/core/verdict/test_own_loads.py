@@ -32,7 +32,7 @@ def result(load, verdict, low, high):
 
 # off wins one write at a time and loses in batches, as on a plain disk
 DISK = [
-    result(D1, Verdict.WRITE_THROUGH, 1.6, 2.0), result(BATCH, Verdict.WRITE_BACK, 0.6, 0.75),
+    result(D1, Verdict.B, 1.6, 2.0), result(BATCH, Verdict.A, 0.6, 0.75),
 ]
 
 
@@ -54,7 +54,7 @@ def dissent(found):
 def test_a_busy_osd_decides_for_its_drive_model_and_the_quiet_ones_are_named():
     quiet = {n: osd(10.0, writes=1000) for n in range(1, 6)}
     found = advice({0: osd(1.0), **quiet})
-    assert found.verdict is Verdict.WRITE_THROUGH
+    assert found.verdict is Verdict.B
     (said,) = dissent(found)
     assert said.startswith("on their own workload, 5 of 6 OSDs would not be recommended write ")
     assert "osd.1 write back" in said
@@ -74,24 +74,24 @@ def test_of_many_only_some_are_named_and_the_rest_counted():
 ], ids=["alike", "unknown"])
 def test_where_no_known_load_says_otherwise_nothing_is_said(other):
     found = advice({0: osd(1.0), 1: other})
-    assert found.verdict is Verdict.WRITE_THROUGH
+    assert found.verdict is Verdict.B
     assert dissent(found) == []
 
 
 def test_what_traffic_decided_no_osds_sum_of_benches_contradicts():
-    traffic = result(TRAFFIC, Verdict.WRITE_THROUGH, 1.3, 1.5)
+    traffic = result(TRAFFIC, Verdict.B, 1.3, 1.5)
     found = advice({0: osd(1.0), 1: osd(10.0, writes=1000)}, [*DISK, traffic])
-    assert found.verdict is Verdict.WRITE_THROUGH
+    assert found.verdict is Verdict.B
     assert dissent(found) == []
 
 
 def test_a_load_that_loses_twice_is_named_though_the_sum_has_under_5_percent_of_it():
     contradictory = [
-        DISK[0], result(BATCH, Verdict.WRITE_BACK, 0.2, 0.3),
-        result(TRAFFIC, Verdict.WRITE_THROUGH, 1.3, 1.5),
+        DISK[0], result(BATCH, Verdict.A, 0.2, 0.3),
+        result(TRAFFIC, Verdict.B, 1.3, 1.5),
     ]
     found = advice({0: osd(1.0), 1: osd(10.0, writes=1000)}, contradictory)
-    assert found.verdict is Verdict.WRITE_THROUGH
+    assert found.verdict is Verdict.B
     assert "osd.1 conflicting" in dissent(found)[0]
 
 

@@ -15,7 +15,7 @@ from wcache.core.verdict.result import Result
 
 STEP = 1.07  # no power of it is a margin, so that rounding decides nothing
 MIRRORED = {
-    Verdict.WRITE_THROUGH: Verdict.WRITE_BACK, Verdict.WRITE_BACK: Verdict.WRITE_THROUGH,
+    Verdict.B: Verdict.A, Verdict.A: Verdict.B,
 }
 CARRIED = Finding(FindingCode.CARRYOVER, Severity.WARNING, "h1", "increase settle_s")
 
@@ -45,9 +45,9 @@ def results(draw):
 
 def _verdict(low, high):
     if low > MATERIAL_RATIO:
-        return Verdict.WRITE_THROUGH
+        return Verdict.B
     if high < 1 / MATERIAL_RATIO:
-        return Verdict.WRITE_BACK
+        return Verdict.A
     same = low > 1 / MATERIAL_RATIO and high < MATERIAL_RATIO
     return Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT
 
@@ -112,20 +112,20 @@ def test_the_order_of_the_results_never_matters(found, known, rng):
 
 def test_of_results_that_ended_at_once_the_same_one_counts_in_any_order():
     load = LoadPoint.OSD_BENCH_DEPTH1
-    one = _result(load, 0, Verdict.WRITE_THROUGH, (1.2, 1.3, 1.4))
-    other = _result(load, 0, Verdict.WRITE_BACK, (0.5, 0.6, 0.7), record_id="r other")
+    one = _result(load, 0, Verdict.B, (1.2, 1.3, 1.4))
+    other = _result(load, 0, Verdict.A, (0.5, 0.6, 0.7), record_id="r other")
     assert recommend([one, other]) == recommend([other, one])
 
 
 def test_among_many_drive_models_each_drive_is_widened_about_its_own_estimate():
     load = LoadPoint.OSD_BENCH_DEPTH1
     two = [
-        _result(load, 0, Verdict.WRITE_THROUGH, (1.25, 1.3, 1.35)),
-        _result(load, 1, Verdict.WRITE_THROUGH, (2.9, 3.0, 3.1)),
+        _result(load, 0, Verdict.B, (1.25, 1.3, 1.35)),
+        _result(load, 1, Verdict.B, (2.9, 3.0, 3.1)),
     ]
     (advice,) = [item for item in recommend([*two, *quiet(39)]) if item.drive_model == make.MODEL]
-    assert advice.verdict is Verdict.WRITE_THROUGH
+    assert advice.verdict is Verdict.B
     mirrored = recommend([_mirrored(item) for item in two] + quiet(39))
-    assert [item.verdict for item in mirrored if item.mode] == [Verdict.WRITE_BACK]
+    assert [item.verdict for item in mirrored if item.mode] == [Verdict.A]
     assert 1.1 < advice.loads[0].ratio_low < 1.25
     assert 3.1 < advice.loads[0].ratio_high < 3.5

@@ -19,7 +19,7 @@ from wcache.core.verdict.result import PoolTerm
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
 THROUGH, BACK, SAME, FEW, CONFLICTS = (
-    Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
+    Verdict.B, Verdict.A, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
     Verdict.CONFLICTING,
 )
 FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER

@@ -23,7 +23,7 @@ D1, BATCH, TRAFFIC, TIMER = (
 # ---- policy
 
 
-def result(load=D1, verdict=Verdict.WRITE_THROUGH, **changes):
+def result(load=D1, verdict=Verdict.B, **changes):
     found = Result(
         "r1", "c1", "h1", 0, "hdd", "d0", "w0", make.MODEL, load, verdict, 8, 1.0, 0, "decided",
         5.0, 4.5, 5.5,
@@ -37,7 +37,7 @@ def loads(*items):
 
 
 THROUGH, BACK, SAME, FEW, CONFLICTS = (
-    Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
+    Verdict.B, Verdict.A, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
     Verdict.CONFLICTING,
 )
 

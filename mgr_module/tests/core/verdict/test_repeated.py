@@ -11,7 +11,7 @@ from wcache.core.model import Finding, FindingCode, Role, Severity, Transport
 from wcache.core.options.entries import OptionTrial
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.repeated import standing
-from wcache.core.verdict.result import ModeSummary, PoolTerm, turned_off
+from wcache.core.verdict.result import ArmSummary, PoolTerm, turned_off
 from wcache.core.verdict.sequential import half_width
 
 MARGIN = math.log(1.1)
@@ -118,19 +118,19 @@ def test_two_that_decide_nothing_alone_decide_together():
 
 def test_the_latencies_of_a_drive_have_the_ratio_of_all_its_experiments():
     def levels(on_us, off_us):
-        return {"write_back": ModeSummary(9, level_us=on_us),
-                "write_through": ModeSummary(9, level_us=off_us)}
+        return {"a": ArmSummary(9, level_us=on_us),
+                "b": ArmSummary(9, level_us=off_us)}
 
     first = measured("r1", 1, 2.0, pairs=30, sd=0.1, tail=THROUGH, **levels(8000.0, 4000.0))
     second = measured("r2", 2, 1.9, pairs=10, sd=0.1, tail=SAME, **levels(3800.0, 2000.0))
     item = one(first, second)
-    on_us, off_us = item.write_back.level_us, item.write_through.level_us
+    on_us, off_us = item.a.level_us, item.b.level_us
     assert on_us / off_us == pytest.approx(item.ratio)
     assert on_us == pytest.approx(math.exp((3 * math.log(8000.0) + math.log(3800.0)) / 4))
     assert item.tail is None
     assert one(first, replace(second, tail=THROUGH)).tail is THROUGH
-    old = one(first, replace(second, write_back=ModeSummary(9)))
-    assert old.write_back.level_us is None
+    old = one(first, replace(second, a=ArmSummary(9)))
+    assert old.a.level_us is None
 
 
 def test_experiments_that_scatter_more_than_their_pairs_widen_the_interval():

@@ -23,7 +23,7 @@ from wcache.core.verdict.result import Estimate
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 LARGE = LoadPoint.OSD_BENCH_4M
-THROUGH, BACK = Verdict.WRITE_THROUGH, Verdict.WRITE_BACK
+THROUGH, BACK = Verdict.B, Verdict.A
 SAME = Estimate(Verdict.NO_DIFFERENCE, 0.97, 1.03)
 
 

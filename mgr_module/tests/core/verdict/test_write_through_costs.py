@@ -25,6 +25,7 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
+from wcache.core.options.entries import OptionTrial
 from wcache.core.record import CounterDelta
 from wcache.core.verdict.explaining import noop_flushes, of_write_through
 from wcache.core.verdict.result import Result
@@ -105,6 +106,11 @@ def test_the_analysis_takes_the_price_from_the_kernels_counters():
     assert counted(KernelView.WRITE_THROUGH)["pin_price_us"] is None
 
 
+def test_values_of_an_option_tell_nothing_of_write_through():
+    found = counted(KernelView.WRITE_BACK, option=OptionTrial("nr_requests", "64", "256"))
+    assert (found["pin_price_us"], found["write_through_commit_us"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("setup", "timed"),
     [({}, True), ({"load_point": LoadPoint.OSD_BENCH_BATCH}, False),
@@ -120,8 +126,8 @@ def test_of_traffic_a_sync_of_the_kv_store_is_the_commit():
     record = synthetic.record(draw, 1)
     counters = (CounterDelta("osd.0.txc_commit_lat", 9.0, 100),
                 CounterDelta("bluestore.kv_sync_lat", 0.2, 20))
-    through = replace(record.pairs[0].write_through, counters=counters)
-    pairs = (replace(record.pairs[0], write_through=through),)
+    through = replace(record.pairs[0].b, counters=counters)
+    pairs = (replace(record.pairs[0], b=through),)
     setup = replace(record.setup, load_point=LoadPoint.OSD_TRAFFIC)
     assert commit_us(replace(record, setup=setup), pairs) == pytest.approx(10_000)
 

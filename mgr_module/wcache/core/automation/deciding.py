@@ -15,6 +15,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 from ..cluster import in_turns
 from ..model import CacheMode, Verdict
+from ..options.entries import better_mode
 from ..text import many
 from .state import (
     ASIDE_MAX,
@@ -317,7 +318,7 @@ def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Wi
     by_class: Dict[str, List[DriveSeen]] = defaultdict(list)
     for item in usable:
         verdict = seen.verdicts.get(item.model_key)
-        wanted = verdict.mode if verdict is not None else None
+        wanted = better_mode(verdict) if verdict is not None else None
         ready = item.token not in fresh and item.key not in seen.contested
         if (
             wanted is not None and item.mode is not None and item.mode is not wanted and ready

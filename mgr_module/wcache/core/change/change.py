@@ -12,6 +12,7 @@ from ..drive.prior import UNKNOWN, Prior, PriorDoubt
 from ..errors import StorageError
 from ..host_report import OfDriveKind
 from ..model import DriveModel, LoadPoint
+from ..options.entries import CACHE_MODES
 from ..scope import Scope
 from ..setting.config_setting import JUDGED_MAX, ConfigSetting
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
@@ -209,7 +210,7 @@ class Change(OfDriveKind):
             return moved
         for item in verdicts.recommendations:
             if item.kind == self.kind:
-                said = f"the verdict of its drive model is {item.verdict.value} now"
+                said = f"the verdict of its drive model is {CACHE_MODES.said(item.verdict)} now"
                 return "" if item.mode is mode else said
         return "its drive model no longer has a verdict"
 

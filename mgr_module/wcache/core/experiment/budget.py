@@ -19,7 +19,7 @@ from typing import Dict, Iterable, Sequence, Tuple
 
 from .. import events
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES, commits
-from ..model import CacheMode, LoadPoint
+from ..model import Arm, LoadPoint
 from ..record import RECORD_FORMAT, RECORD_VERSION, ExperimentSetup, Period, Record
 from .design import Periods, Slot, design_of
 from .period import PeriodUnderWay, Stage
@@ -206,34 +206,34 @@ class Experiment:
 def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     """Seconds that clients waited longer because of the experiment, in sum over them.
 
-    Under their own traffic it is what the slower mode added to each of their commits, at all
+    Under their own traffic it is what the slower arm added to each of their commits, at all
     OSDs on the drives, and as long as a bench made bcache's data dirty before.  A bench or a timer
     keeps the OSD's queue or its drive busy for as long as it measures; a bench sees besides what
-    the slower mode adds at the other OSDs.
+    the slower arm adds at the other OSDs.
     """
     if setup.load_point is not LoadPoint.OSD_TRAFFIC:
-        others = [(p.mode, p.beside.sum_s, p.beside.count) for p in periods if p.beside]
+        others = [(p.arm, p.beside.sum_s, p.beside.count) for p in periods if p.beside]
         return sum(p.loaded_s for p in periods) + _longer(others)[1]
     pairs = [period for period in periods if not period.at_ns]
-    slower, longer_s = _longer([(p.mode, *commits(p)) for p in pairs])
+    slower, longer_s = _longer([(p.arm, *commits(p)) for p in pairs])
     # a settling check counts no commits: clients wait in it as in a period that lasts as long
-    measured_s = sum(p.loaded_s - p.written_s for p in pairs if p.mode is slower)
-    checked_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
+    measured_s = sum(p.loaded_s - p.written_s for p in pairs if p.arm is slower)
+    checked_s = sum(p.seconds for p in periods if p.at_ns and p.arm is slower)
     # the bench that brought bcache where a period begins is one whatever is measured then
     benched_s = sum(p.written_s for p in pairs)
     return benched_s + longer_s * (1 + (checked_s / measured_s if measured_s > 0 else 0.0))
 
 
-def _longer(seen: Iterable[Tuple[CacheMode, float, int]]) -> Tuple[CacheMode, float]:
-    """The slower mode, and the seconds that it added; `seen` are sums and counts of commits."""
-    waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
-    for mode, waited_s, count in seen:
-        total_s, total = waits[mode]
-        waits[mode] = (total_s + waited_s, total + count)
+def _longer(seen: Iterable[Tuple[Arm, float, int]]) -> Tuple[Arm, float]:
+    """The slower arm, and the seconds that it added; `seen` are sums and counts of commits."""
+    waits: Dict[Arm, Tuple[float, int]] = dict.fromkeys(Arm, (0.0, 0))
+    for arm, waited_s, count in seen:
+        total_s, total = waits[arm]
+        waits[arm] = (total_s + waited_s, total + count)
     if not all(count for _, count in waits.values()):
-        return CacheMode.WRITE_BACK, 0.0
-    means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
-    slower = max(CacheMode, key=lambda mode: means[mode])
+        return Arm.A, 0.0
+    means = {arm: total_s / count for arm, (total_s, count) in waits.items()}
+    slower = max(Arm, key=lambda arm: means[arm])
     return slower, waits[slower][1] * (means[slower] - means[slower.other])
 
 

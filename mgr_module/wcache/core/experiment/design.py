@@ -12,7 +12,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from ..errors import MalformedError
 from ..loads import MATERIAL_LN, level_ns
-from ..model import CacheMode
+from ..model import Arm
 from ..record import ExperimentSetup, Pair, Period
 from . import factorial
 
@@ -20,17 +20,17 @@ from . import factorial
 FIRST_CHECK, LONG_CHECK, RECHECK = 1000, 1001, 1002
 
 
-def coin(seed: int, pair_index: int) -> CacheMode:
-    """The mode measured first in a pair: fair, reproducible, the same in every release."""
+def coin(seed: int, pair_index: int) -> Arm:
+    """The arm measured first in a pair: fair, reproducible, the same in every release."""
     digest = hashlib.sha256(f"wcache pair {seed} {pair_index}".encode()).digest()
-    return CacheMode.WRITE_BACK if digest[0] & 1 else CacheMode.WRITE_THROUGH
+    return Arm.A if digest[0] & 1 else Arm.B
 
 
 @dataclass(frozen=True)
 class Slot:
     """The place of one period: its pair and whether it comes first or second in it.
 
-    `index` is that of the pair, or of a settling check, which has one period in each mode.
+    `index` is that of the pair, or of a settling check, which has one period in each arm.
     """
 
     index: int
@@ -51,8 +51,8 @@ class Slot:
         """Its place in time among all slots, from 0."""
         return 2 * self.index + int(self.second)
 
-    def mode(self, seed: int) -> CacheMode:
-        """The cache mode that it is measured in, or that a settling check begins with a toggle to.
+    def arm(self, seed: int) -> Arm:
+        """The arm that it is measured in, or that a settling check begins with a toggle to.
 
         Of pairs that is so where one drive is toggled.
         """
@@ -66,24 +66,22 @@ Periods = Dict[Slot, Period]
 
 
 def apart_ln(pairs: Sequence[Pair]) -> float:
-    """How far the modes are apart in the mean over pairs, in ln of latency; no sign, no mode."""
-    gaps = [
-        math.log(level_ns(pair.write_back) / level_ns(pair.write_through)) for pair in pairs
-    ]
+    """How far the arms are apart in the mean over pairs, in ln of latency; no sign, no arm."""
+    gaps = [math.log(level_ns(pair.a) / level_ns(pair.b)) for pair in pairs]
     return abs(math.fsum(gaps)) / len(gaps) if gaps else 0.0
 
 
 class Design:
-    """How periods are arranged.  Of one drive two adjacent ones, one in each mode, are the unit."""
+    """How periods are arranged.  Of one drive two adjacent ones, one in each arm, are the unit."""
 
     unit = "pairs"  # what the statistics count, in words
     crosses = False  # whether two drives are toggled
     pairs_per_unit = 1
-    periods_per_unit = len(CacheMode)
+    periods_per_unit = len(Arm)
 
-    def modes(self, seed: int, slot: Slot) -> Tuple[CacheMode, ...]:
-        """The modes of a slot: of the drive, and in a factorial of the other one."""
-        return (slot.mode(seed),)
+    def arms(self, seed: int, slot: Slot) -> Tuple[Arm, ...]:
+        """The arms of a slot: of the drive, and in a factorial of the other one."""
+        return (slot.arm(seed),)
 
     def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
         """The complete pairs among `periods`, in order; what is not whole is left out."""
@@ -92,13 +90,12 @@ class Design:
             first, second = periods.get(Slot(index, False)), periods.get(Slot(index, True))
             if first is None or second is None:
                 break
-            by_mode = {first.mode: first, second.mode: second}
-            back, through = by_mode[CacheMode.WRITE_BACK], by_mode[CacheMode.WRITE_THROUGH]
-            found.append(Pair(index, first.mode, back, through))
+            by_arm = {first.arm: first, second.arm: second}
+            found.append(Pair(index, first.arm, by_arm[Arm.A], by_arm[Arm.B]))
         return tuple(found)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
-        """Whether the modes lie so far apart that a transient may be what does it."""
+        """Whether the arms lie so far apart that a transient may be what does it."""
         return apart_ln(self.pairs(setup, periods)) >= MATERIAL_LN
 
     def check_period(self, period: Period) -> None:
@@ -111,7 +108,7 @@ class Design:
         last_s = float("-inf")
         for pair in sorted(pairs, key=lambda pair: pair.index):
             in_turn = list(pair.periods)
-            if pair.first is CacheMode.WRITE_THROUGH:
+            if pair.first is Arm.B:
                 in_turn.reverse()
             for period in in_turn:
                 if period.started_at_s < last_s:
@@ -133,10 +130,10 @@ class Factorial(Design):
     pairs_per_unit = factorial.PAIRS_PER_REPLICATE
     periods_per_unit = len(factorial.CELLS)
 
-    def modes(self, seed: int, slot: Slot) -> Tuple[CacheMode, ...]:
-        """Give both drives their modes, equal in a settling check: either transient shows."""
+    def arms(self, seed: int, slot: Slot) -> Tuple[Arm, ...]:
+        """Give both drives their arms, equal in a settling check: either transient shows."""
         if slot.checks:
-            return (slot.mode(seed), slot.mode(seed))
+            return (slot.arm(seed), slot.arm(seed))
         replicate, place = divmod(slot.number, self.periods_per_unit)
         return factorial.order(seed, replicate)[place]
 
@@ -152,13 +149,12 @@ class Factorial(Design):
             if any(slot not in periods for slot in four):
                 break
             at = {
-                (periods[slot].mode, factorial.crossed_mode(periods[slot])): slot for slot in four
+                (periods[slot].arm, factorial.crossed_arm(periods[slot])): slot for slot in four
             }
-            for number, other in enumerate(CacheMode, index):
-                back, through = (at[(mode, other)] for mode in CacheMode)
-                sooner = back.number < through.number
-                first = CacheMode.WRITE_BACK if sooner else CacheMode.WRITE_THROUGH
-                found.append(Pair(number, first, periods[back], periods[through]))
+            for number, other in enumerate(Arm, index):
+                a, b = (at[(arm, other)] for arm in Arm)
+                first = Arm.A if a.number < b.number else Arm.B
+                found.append(Pair(number, first, periods[a], periods[b]))
         return tuple(found)
 
     def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
@@ -166,7 +162,7 @@ class Factorial(Design):
         return True
 
     def check_period(self, period: Period) -> None:
-        factorial.crossed_mode(period)
+        factorial.crossed_arm(period)
 
     def check_turns(self, pairs: Sequence[Pair]) -> None:
         """Check nothing: turns are part of the order here."""
@@ -178,9 +174,9 @@ class Factorial(Design):
                 (p for pair in (first, second) for p in pair.periods),
                 key=lambda period: period.started_at_s,
             )
-            found = tuple((period.mode, factorial.crossed_mode(period)) for period in four)
-            wanted = factorial.order(seed, first.index // len(CacheMode))
-            if found not in (wanted, tuple((other, mode) for mode, other in wanted)):
+            found = tuple((period.arm, factorial.crossed_arm(period)) for period in four)
+            wanted = factorial.order(seed, first.index // len(Arm))
+            if found not in (wanted, tuple((other, arm) for arm, other in wanted)):
                 raise MalformedError(
                     f"the periods of pairs {first.index} and {second.index} are not in the order "
                     "of the record's seed"

@@ -16,16 +16,17 @@ from itertools import permutations
 from typing import Iterator, List, Sequence, Tuple
 
 from ..errors import MalformedError
-from ..model import CacheMode
+from ..model import Arm
+from ..options.entries import arm_of, mode_of_arm
 from ..record import CrossedDrive, CrossedPeriod, ExperimentSetup, Pair, Period, Record
 
-Cell = Tuple[CacheMode, CacheMode]
-"""The mode of the drive that the record is about, then that of the other one."""
+Cell = Tuple[Arm, Arm]
+"""The arm of the drive that the record is about, then that of the other one: cache modes."""
 
-CELLS: Tuple[Cell, ...] = tuple((mode, other) for mode in CacheMode for other in CacheMode)
+CELLS: Tuple[Cell, ...] = tuple((arm, other) for arm in Arm for other in Arm)
 ORDERS: Tuple[Tuple[Cell, ...], ...] = tuple(permutations(CELLS))
 # Of the drive that the record is about: one pair for each mode of the other.
-PAIRS_PER_REPLICATE = len(CacheMode)
+PAIRS_PER_REPLICATE = len(Arm)
 # What the analysis calls an interaction that it has proven.
 PROVEN = "proven"
 # What the id of a record has behind it that tells of the other drive.
@@ -49,18 +50,19 @@ def replicates(found: Sequence[Pair]) -> List[Tuple[Pair, Pair]]:
     for index in sorted(by_index):
         if index % PAIRS_PER_REPLICATE == 0 and index + 1 in by_index:
             both = (by_index[index], by_index[index + 1])
-            for pair, mode in zip(both, CacheMode):
-                if {crossed_mode(pair.write_back), crossed_mode(pair.write_through)} != {mode}:
+            for pair, arm in zip(both, Arm):
+                if {crossed_arm(period) for period in pair.periods} != {arm}:
                     raise MalformedError(
-                        f"pair {pair.index} does not hold the other drive in {mode.value}"
+                        f"pair {pair.index} does not hold the other drive in "
+                        f"{mode_of_arm(arm).value}"
                     )
             whole.append(both)
     return whole
 
 
-def crossed_mode(period: Period) -> CacheMode:
-    """The mode the other drive was in; raises MalformedError where the period has none."""
-    return _other_side(period).mode
+def crossed_arm(period: Period) -> Arm:
+    """The arm the other drive was in; raises MalformedError where the period has none."""
+    return arm_of(_other_side(period).mode)
 
 
 def other_drive(setup: ExperimentSetup) -> CrossedDrive:
@@ -91,16 +93,10 @@ def transposed(record: Record) -> Record:
     found: List[Pair] = []
     for first, second in replicates(record.pairs):
         index = first.index
-        for mode in CacheMode:  # of what was the first drive, and is the other now
-            back, through = (
-                _swapped(pair.period(mode))
-                for pair in (first, second)
-            )
-            sooner = (
-                CacheMode.WRITE_BACK if back.started_at_s < through.started_at_s
-                else CacheMode.WRITE_THROUGH
-            )
-            found.append(Pair(index, sooner, back, through))
+        for arm in Arm:  # of what was the first drive, and is the other now
+            a, b = (_swapped(pair.period(arm)) for pair in (first, second))
+            sooner = Arm.A if a.started_at_s < b.started_at_s else Arm.B
+            found.append(Pair(index, sooner, a, b))
             index += 1
     return replace(
         record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, other),
@@ -128,10 +124,11 @@ def _other_side(period: Period) -> CrossedPeriod:
 def _swapped(period: Period) -> Period:
     crossed = _other_side(period)
     return replace(
-        period, mode=crossed.mode, state_before=crossed.state_before,
+        period, arm=arm_of(crossed.mode), state_before=crossed.state_before,
         state_after=crossed.state_after, flush_counters=crossed.flush_counters,
         crossed=CrossedPeriod(
-            period.mode, period.state_before, period.state_after, period.flush_counters
+            mode_of_arm(period.arm), period.state_before, period.state_after,
+            period.flush_counters,
         ),
     )
 

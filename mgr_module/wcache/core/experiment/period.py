@@ -17,8 +17,8 @@ from .. import events
 from ..drive.prior import Prior
 from ..hardware import WRITTEN_FOR, BcacheState, Dirty, moves
 from ..loads import WRITE_BYTES, BlocksRequest
-from ..model import CacheMode, DriveState, LoadPoint, Transport
-from ..options.entries import DRAINS, names_of, option
+from ..model import Arm, DriveState, LoadPoint, Transport
+from ..options.entries import DRAINS, mode_of_arm, names_of, option
 from ..protocol import MeasureRequest, SamplesOutcome, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
 from ..setting.domain_settings import CacheModeSetting, OptionSetting
@@ -101,16 +101,17 @@ def sides(
     """
     design, trial = design_of(setup), spec.option
 
-    def arm(domain_id: str, its: CacheMode, transport: Transport) -> DriveSetting:
+    def side(domain_id: str, its: Arm, transport: Transport) -> DriveSetting:
         domain = CacheDomain(spec.hostname, domain_id, (), transport, (), ())
-        mode = its.other if other else its
+        arm = its.other if other else its
         if trial is None:
+            mode = mode_of_arm(arm)
             return CacheModeSetting(domain, mode.other, mode)
-        return OptionSetting(domain, trial.name, trial.value(mode.other), trial.value(mode))
+        return OptionSetting(domain, trial.name, trial.value(arm.other), trial.value(arm))
 
     transports = [one.transport for one in (setup, setup.crossed) if one is not None]
     return [
-        arm(*item) for item in zip(spec.domain_ids, design.modes(setup.seed, slot), transports)
+        side(*item) for item in zip(spec.domain_ids, design.arms(setup.seed, slot), transports)
     ]
 
 
@@ -162,25 +163,25 @@ def period_of(
     """The finished period; both drives of a factorial were read before and after."""
     assert now.samples is not None  # set on the way here  # noqa: S101
     samples = now.samples
-    modes = design_of(setup).modes(setup.seed, now.slot)
-    set_up = now.before[-len(modes):]
+    arms = design_of(setup).arms(setup.seed, now.slot)
+    set_up = now.before[-len(arms):]
     seen = [
-        CrossedPeriod(
-            mode, _kept(spec, before.after), _kept(spec, after.after),
+        (
+            _kept(spec, before.after), _kept(spec, after.after),
             # a side without counters says nothing of the other
             before.counters + after.counters if before.counters and after.counters else (),
         )
-        for mode, before, after in zip(modes, set_up, now.after)
+        for before, after in zip(set_up, now.after)
     ]
     return Period(
-        seen[0].mode, now.started_at_s, settle_s,
+        arms[0], now.started_at_s, settle_s,
         max(now_s - now.started_at_s, samples.seconds)
         if spec.on_our_clock
         else settle_s + samples.seconds,
         samples.samples_ns, samples.counters, samples.bytes_written + now.written_bytes,
-        seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
-        seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
-        samples.histogram, some_of(now.bcache), samples.beside, now.waited_s, now.written_s,
+        *seen[0], CrossedPeriod(mode_of_arm(arms[1]), *seen[1]) if len(seen) > 1 else None,
+        samples.at_ns, samples.later_counters, samples.histogram, some_of(now.bcache),
+        samples.beside, now.waited_s, now.written_s,
     )
 
 
@@ -318,7 +319,7 @@ def _own_rate(
 ) -> Optional[str]:
     """Return the least rate of writeback that the period itself is to have."""
     if spec.option is not None and spec.option.name == DRAINS:
-        return spec.option.value(design_of(setup).modes(setup.seed, now.slot)[0])
+        return spec.option.value(design_of(setup).arms(setup.seed, now.slot)[0])
     return next(iter(_had(prior)), None)
 
 

@@ -26,7 +26,7 @@ from statistics import median
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..loads import MATERIAL_LN
-from ..model import CacheMode
+from ..model import Arm
 from ..record import ExperimentSetup, Period, Settling
 from .design import FIRST_CHECK, LONG_CHECK, RECHECK, Periods, Slot, design_of
 
@@ -88,7 +88,7 @@ def suspicious(checks: Sequence[Period], least_s: float) -> bool:
 
 
 def _apart(series: Sequence[Series]) -> float:
-    """How far the ends of checks lie from one another, in ln; no sign, no mode."""
+    """How far the ends of checks lie from one another, in ln; no sign, no arm."""
     ends = [median(logs[len(logs) // 4:]) for _, logs in series if logs]
     return max(ends) - min(ends) if ends else 0.0
 
@@ -96,13 +96,13 @@ def _apart(series: Sequence[Series]) -> float:
 def choose(checks: Sequence[Period], least_s: float) -> Settling:
     """How long every period settles: at least `least_s`, at most SETTLE_MAX_S.
 
-    The same for the same checks with the two modes swapped.
+    The same for the same checks with the two arms swapped.
     """
     chosen = Settling(least_s)
-    if len(checks) <= len(CacheMode):
+    if len(checks) <= len(Arm):
         return chosen  # nothing was suspected
-    for mode in CacheMode:
-        found = _fit(tuple(_series(check) for check in checks if check.mode is mode))
+    for arm in Arm:
+        found = _fit(tuple(_series(check) for check in checks if check.arm is arm))
         if found is None or found.gain < BELIEVED:
             continue
         needed_s = found.fading_s * math.log(max(abs(found.amplitude) / LEFT_LN, 1.0))
@@ -114,21 +114,21 @@ def choose(checks: Sequence[Period], least_s: float) -> Settling:
     return chosen
 
 
-def left_ln(checks: Sequence[Period], settle_s: float, gain_min: float) -> Dict[CacheMode, float]:
-    """What a toggle to each mode leaves behind after `settle_s`, in ln of latency.
+def left_ln(checks: Sequence[Period], settle_s: float, gain_min: float) -> Dict[Arm, float]:
+    """What a toggle to each arm leaves behind after `settle_s`, in ln of latency.
 
-    Modes whose checks do not show it are left out, and so are those whose checks were over
+    Arms whose checks do not show it are left out, and so are those whose checks were over
     by then.  Samples hang together, so each counts for what their correlation leaves of it.
     """
     found = {}
-    for mode in CacheMode:
-        series = tuple(_series(check) for check in checks if check.mode is mode)
+    for arm in Arm:
+        series = tuple(_series(check) for check in checks if check.arm is arm)
         fit = _fit(series)
         if fit is None or fit.gain / fit.inflation < gain_min:
             continue
         if 0 <= settle_s <= max(times[-1] for times, _ in series if times):
             left = fit.amplitude * math.exp(-settle_s / fit.fading_s)
-            found[mode] = max(-LEFT_LN_MAX, min(LEFT_LN_MAX, left))
+            found[arm] = max(-LEFT_LN_MAX, min(LEFT_LN_MAX, left))
     return found
 
 
@@ -254,13 +254,13 @@ RECHECK_PAIRS = (12, 12, 36, 36)
 
 
 def due_check(setup: ExperimentSetup, periods: Periods) -> Optional[Slot]:
-    """The next settling check that is due, or None.  Which mode is faster has no part in it."""
+    """The next settling check that is due, or None.  Which arm is faster has no part in it."""
     if not setup.watch_samples or setup.settle_s <= 0:
         return None
     if Slot(0, False) in periods:
         return _due_recheck(setup, periods)
     for check in (FIRST_CHECK, LONG_CHECK):
-        first = checks_of(periods)[: len(CacheMode)]
+        first = checks_of(periods)[: len(Arm)]
         if check == LONG_CHECK and not suspicious(first, setup.settle_s):
             return None
         missing = _missing(check, periods)
@@ -308,7 +308,7 @@ def _at(checks: Iterable[int], periods: Periods) -> Tuple[Period, ...]:
 
 
 def check_size(setup: ExperimentSetup, slot: Slot) -> Tuple[int, float]:
-    """(samples, seconds) of a settling check in one mode."""
+    """(samples, seconds) of a settling check in one arm."""
     if slot.index >= RECHECK:
         again_s = min(RECHECK_TIMES * setup.settle_s, RECHECK_MAX_S)
         return RECHECK_SAMPLES * setup.watch_samples, again_s
@@ -327,9 +327,9 @@ def checks_at_most(setup: ExperimentSetup) -> Tuple[int, int, float]:
     ]
     each = [check_size(setup, Slot(check, False)) for check in checks]
     return (
-        len(CacheMode) * len(each),
-        len(CacheMode) * sum(count for count, _ in each),
-        len(CacheMode) * sum(seconds for _, seconds in each),
+        len(Arm) * len(each),
+        len(Arm) * sum(count for count, _ in each),
+        len(Arm) * sum(seconds for _, seconds in each),
     )
 
 

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..loads import commit_latency
-from ..model import CacheMode
+from ..model import Arm
 from ..options.entries import arms_of
 from ..record import Period, Record
 from ..text import amount, latency
@@ -299,13 +299,13 @@ PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
 _SHARE = Axis(0.0, 100.0, RECORD_BOTTOM, RECORD_TOP)
 
 
-def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
-    """Sorted latencies of each mode, in us: samples, or one mean per period of traffic."""
-    found: Dict[CacheMode, List[float]] = {mode: [] for mode in CacheMode}
+def latencies_us(record: Record) -> Dict[Arm, List[float]]:
+    """Sorted latencies of each arm, in us: samples, or one mean per period of traffic."""
+    found: Dict[Arm, List[float]] = {arm: [] for arm in Arm}
     for pair in record.pairs:
         for period in pair.periods:
-            found[period.mode] += [ns / 1e3 for ns in period.samples_ns] or _means_us(period)
-    return {mode: sorted(value for value in values if value > 0) for mode, values in found.items()}
+            found[period.arm] += [ns / 1e3 for ns in period.samples_ns] or _means_us(period)
+    return {arm: sorted(value for value in values if value > 0) for arm, values in found.items()}
 
 
 def _means_us(period: Period) -> List[float]:
@@ -315,11 +315,11 @@ def _means_us(period: Period) -> List[float]:
 
 def distribution(record: Record, title: str = "Distribution of the latencies") -> Plot:
     """The ECDFs of a record; it has no lines where the record holds no latencies."""
-    by_mode, arms = latencies_us(record), arms_of(record.setup.option)
-    values = [value for mode in by_mode.values() for value in mode]
+    by_arm, arms = latencies_us(record), arms_of(record.setup.option)
+    values = [value for found in by_arm.values() for value in found]
     if not values:
         return Plot(title, "", (), (), ())
-    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
+    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.a,))
     unit = "samples" if sampled else "periods' mean commit latencies"
     # a margin at both ends; never an empty range
     low, high = min(values), max(values)
@@ -328,9 +328,9 @@ def distribution(record: Record, title: str = "Distribution of the latencies") -
         is_log=True,
     )
     lines = tuple(
-        Line(f"{arms.name(mode)}, median {latency(median(found))}, n {len(found)}", look,
+        Line(f"{arms.name(arm)}, median {latency(median(found))}, n {len(found)}", look,
              _steps(found, x))
-        for (mode, found), look in zip(by_mode.items(), ("back", "through")) if found
+        for (arm, found), look in zip(by_arm.items(), ("back", "through")) if found
     )
     return Plot(
         title, "", lines, x.ticks(LABEL_PX, _label),

@@ -71,7 +71,7 @@ def _slow_flash(results: Iterable[Result]) -> Dict[str, float]:
     """Per drive, the latest median commit in its better mode."""
     found: Dict[str, Tuple[float, float]] = {}
     for one in results:
-        modes = (one.write_back.p50_us, one.write_through.p50_us)
+        modes = (one.a.p50_us, one.b.p50_us)
         if one.load_point is not LoadPoint.OSD_BENCH_DEPTH1 or None in modes:
             continue
         best = min(value or 0.0 for value in modes)

@@ -16,7 +16,7 @@ from typing import Dict, Optional, Tuple
 
 from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
 from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX, Dirty
-from ..model import CacheMode, DriveReport, DriveState, LoadPoint, Verdict
+from ..model import Arm, CacheMode, DriveReport, DriveState, LoadPoint, Verdict
 from ..text import amount, roughly, typed
 from .option import Follow, Option, Place
 
@@ -256,7 +256,7 @@ def left_words(name: str, left: Optional[int], rate_bytes_s: Optional[int] = Non
 
 @dataclass(frozen=True)
 class Arms:
-    """The words for two arms: `a` is measured where write back would be, `b` where the other.
+    """The words for two arms.
 
     `alike` is what to do where neither is better.
     """
@@ -265,13 +265,35 @@ class Arms:
     b: str
     alike: str = "leave it as it is"
 
-    def name(self, mode: CacheMode) -> str:
-        """Name the arm that is measured in a mode's place."""
-        return self.a if mode is CacheMode.WRITE_BACK else self.b
+    def name(self, arm: Arm) -> str:
+        """Name an arm."""
+        return self.a if arm is Arm.A else self.b
 
     def said(self, verdict: Verdict) -> str:
         """Say a verdict in words: which arm is better, if one is."""
-        return verdict.value if verdict.mode is None else self.name(verdict.mode)
+        return verdict.value if verdict.arm is None else self.name(verdict.arm)
+
+    def meant(self, said: str) -> Verdict:
+        """The verdict that is said so; ValueError where none is."""
+        return {self.a: Verdict.A, self.b: Verdict.B}.get(said) or Verdict(said)
+
+
+_MODES = {Arm.A: CacheMode.WRITE_BACK, Arm.B: CacheMode.WRITE_THROUGH}
+
+
+def mode_of_arm(arm: Arm) -> CacheMode:
+    """The cache mode of an arm, where cache modes are compared."""
+    return _MODES[arm]
+
+
+def arm_of(mode: CacheMode) -> Arm:
+    """The arm of a cache mode, where cache modes are compared."""
+    return Arm.A if mode is CacheMode.WRITE_BACK else Arm.B
+
+
+def better_mode(verdict: Verdict) -> Optional[CacheMode]:
+    """The cache mode that a verdict on cache modes prefers, if it prefers one."""
+    return None if verdict.arm is None else mode_of_arm(verdict.arm)
 
 
 CACHE_MODES = Arms(
@@ -281,7 +303,7 @@ CACHE_MODES = Arms(
 
 @dataclass(frozen=True)
 class OptionTrial:
-    """An option and two of its values: `a` is measured in place of write back, `b` of the other.
+    """An option and two of its values, one for each arm.
 
     `dirty` is where bcache's dirty data was when each period began: what holds for one place need
     not hold for another, so they are never taken together.
@@ -292,9 +314,9 @@ class OptionTrial:
     b: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
     dirty: Dirty = Dirty.ANY
 
-    def value(self, mode: CacheMode) -> str:
-        """The value that stands in a mode's place."""
-        return self.a if mode is CacheMode.WRITE_BACK else self.b
+    def value(self, arm: Arm) -> str:
+        """The value of an arm."""
+        return self.a if arm is Arm.A else self.b
 
     @property
     def entry(self) -> Option:

@@ -17,6 +17,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ..loads import MATERIAL_LN, MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
+from ..options.entries import CACHE_MODES
 from ..text import gained
 from .load_profile import LoadProfile, variants
 from .pooling import LoadVerdict
@@ -24,7 +25,8 @@ from .result import Estimate
 
 VETO_SHARE = 0.05
 VETO_RATIO = 2.0
-MODES = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
+MODES = (Verdict.B, Verdict.A)
+_said = CACHE_MODES.said
 
 Shares = Mapping[LoadPoint, float]
 
@@ -106,9 +108,9 @@ def _summed(measured: Mapping[LoadPoint, Estimate], shares: Shares) -> Tuple[Ver
     high = sum(share * math.log(measured[p].ratio_high) for p, share in known.items()) / total
     span = f"{gained(math.exp(high))} to {gained(math.exp(low))}"
     if low > MATERIAL_LN:
-        return Verdict.WRITE_THROUGH, span
+        return Verdict.B, span
     if high < -MATERIAL_LN:
-        return Verdict.WRITE_BACK, span
+        return Verdict.A, span
     same = all(measured[point].verdict is Verdict.NO_DIFFERENCE for point in known)
     if same or (low > -MATERIAL_LN and high < MATERIAL_LN):
         return Verdict.NO_DIFFERENCE, span
@@ -125,7 +127,7 @@ def _losers(
         if share >= VETO_SHARE and loss >= VETO_RATIO:
             found[point] = (
                 f"{point.short}, up to {share:.0%} of the writes, would have {_more(loss)} in "
-                f"{mode.value}"
+                f"{_said(mode)}"
             )
     return found
 
@@ -143,11 +145,11 @@ def _veto(
     measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares], verdict: Verdict
 ) -> str:
     """The load that forbids `verdict` in any variant, in words; empty where none does."""
-    modes = MODES if verdict.mode is None else (verdict,)
+    modes = MODES if verdict.arm is None else (verdict,)
     losers = [words for mode in modes for words in _losers(measured, loads, mode).values()]
     if not losers:
         return ""
-    whole = "shows no material difference" if verdict.mode is None else f"prefers {verdict.value}"
+    whole = "shows no material difference" if verdict.arm is None else f"prefers {_said(verdict)}"
     return (
         f"the load as a whole {whole}, but {'; '.join(losers)}; measure under the OSD's own traffic"
     )
@@ -160,12 +162,13 @@ def _otherwise(
     by_mode: Dict[Verdict, str] = {}
     for name, shares in loads.items():
         mode = _summed(measured, shares)[0]
-        if mode.mode is not None:
+        if mode.arm is not None:
             by_mode.setdefault(mode, f"in the variant {name!r} ({_described(shares)})")
     if not by_mode.keys() - {verdict}:
         return ""
-    whole = f"weighted by the load ({_described(loads['overall'])}), the verdict is {verdict.value}"
-    said = " and ".join(f"{mode.value} is better {where}" for mode, where in by_mode.items())
+    load = _described(loads["overall"])
+    whole = f"weighted by the load ({load}), the verdict is {_said(verdict)}"
+    said = " and ".join(f"{_said(mode)} is better {where}" for mode, where in by_mode.items())
     return f"{whole}, but {said}; measure under the OSD's own traffic at that time"
 
 
@@ -222,21 +225,21 @@ def _of_traffic(
 ) -> Found:
     """What the OSD's own traffic decided, unless a bench proves much against it."""
     own = traffic.verdict
-    heavy = [load for load in benches if load.verdict.mode and _loss(load) >= VETO_RATIO]
+    heavy = [load for load in benches if load.verdict.arm and _loss(load) >= VETO_RATIO]
     if own is Verdict.NO_DIFFERENCE:
         said = "the OSD's own traffic shows no material difference; leave the mode as it is"
         parts = [
-            f"{_names([load])} has {_more(_loss(load))} in {mode.other.value}"
-            for load in heavy if (mode := load.verdict.mode)
+            f"{_names([load])} has {_more(_loss(load))} in {CACHE_MODES.name(arm.other)}"
+            for load in heavy if (arm := load.verdict.arm)
         ]
         return own, f"{said} (but {'; '.join(parts)}, should it get that load)" if parts else said
     against = [x for x in heavy if x.verdict is not own and may_veto(x.load_point, profile)]
     if against:
         return Verdict.CONFLICTING, (
-            f"the OSD's own traffic is faster in {own.value}, but {_names(against)} would have "
+            f"the OSD's own traffic is faster in {_said(own)}, but {_names(against)} would have "
             f"{_more(VETO_RATIO)} in it"
         )
-    return own, f"the OSD's own traffic is faster in {own.value}"
+    return own, f"the OSD's own traffic is faster in {_said(own)}"
 
 
 def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
@@ -245,14 +248,14 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
     if not verdict.decided:
         return verdict, why
     gains = traffic.estimate.allows(verdict)
-    if verdict.mode is not None and gains and not _may_lose(traffic, verdict):
+    if verdict.arm is not None and gains and not _may_lose(traffic, verdict):
         return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) does not contradict it"
-    if verdict.mode is not None and not gains:
-        open_to = f"rules out a material gain in {verdict.value}"
+    if verdict.arm is not None and not gains:
+        open_to = f"rules out a material gain in {_said(verdict)}"
     else:
         open_to = "may still differ"
     return Verdict.INSUFFICIENT, (
-        f"the benches say {verdict.value} ({why}), but the OSD's own traffic, which takes "
+        f"the benches say {_said(verdict)} ({why}), but the OSD's own traffic, which takes "
         f"precedence, is undecided ({_span(traffic)}) and {open_to}; measure traffic for longer"
     )
 
@@ -265,13 +268,13 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
         return _contradicting(heavy)
     if loads and profile is not None and profile.known:
         return weighted(_measured([load for load in loads if load not in contradictory]), profile)
-    decided = [load for load in loads if load.verdict.mode is not None]
+    decided = [load for load in loads if load.verdict.arm is not None]
     if len({load.verdict for load in decided}) > 1:
-        said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
+        said = "; ".join(f"{_names([x])} prefers {_said(x.verdict)}" for x in decided)
         return Verdict.CONFLICTING, f"{said}; measure under the OSD's own traffic"
     if decided:
         verdict = decided[0].verdict
-        said = f"{_names(decided)} better in {verdict.value}"
+        said = f"{_names(decided)} better in {_said(verdict)}"
         losing = [
             load for load in loads
             if load.verdict is Verdict.INSUFFICIENT and _may_lose(load, verdict)
@@ -306,7 +309,7 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
     found = load.estimate
     if found.flagged():
         return True
-    if verdict is Verdict.WRITE_THROUGH:
+    if verdict is Verdict.B:
         return found.ratio_low < 1 / MATERIAL_RATIO
     return found.ratio_high > MATERIAL_RATIO
 

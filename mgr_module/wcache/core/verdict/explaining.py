@@ -59,7 +59,7 @@ def expected(
     if load is None or not load.ratio:
         return None
     mine = standing([results[key] for key in found.record_ids if key in results])
-    levels = [one.write_back.level_us for one in mine if one.load_point is load.load_point]
+    levels = [one.a.level_us for one in mine if one.load_point is load.load_point]
     known = [math.log(us) for us in levels if us]
     on_us = math.exp(fmean(known)) if known else 0.0
     return (on_us, on_us / load.ratio) if known else None
@@ -173,7 +173,7 @@ def _beyond(load: LoadVerdict) -> str:
     less, more = gained(MATERIAL_RATIO), gained(1 / MATERIAL_RATIO)
     if load.verdict is Verdict.NO_DIFFERENCE:
         return f"{name}: an interval beyond {less} or {more}; it is {found.span}"
-    edge = less if load.verdict is Verdict.WRITE_THROUGH else more
+    edge = less if load.verdict is Verdict.B else more
     return f"{name}: an interval that reaches {edge}; it is {found.span}"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import ClassVar, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from .. import codec, versions
@@ -21,6 +22,7 @@ from ..errors import MalformedError, RefusedError, VersionError
 from ..experiment.design import design_of
 from ..experiment.run_state import RunSpec
 from ..model import DriveModel, LoadPoint, Verdict
+from ..options.entries import CACHE_MODES
 from .recommend import Recommendation
 from .result import Result
 
@@ -46,12 +48,27 @@ Priors = Mapping[Key, FrozenSet[LoadPoint]]
 """What there is to confirm: the loads at which it was decided."""
 
 
+class ModeVerdict(str, Enum):
+    """A verdict on the cache modes in the words of a file."""
+
+    WRITE_BACK = "write back"
+    WRITE_THROUGH = "write through"
+    NO_DIFFERENCE = Verdict.NO_DIFFERENCE.value
+    INSUFFICIENT = Verdict.INSUFFICIENT.value
+    CONFLICTING = Verdict.CONFLICTING.value
+
+    @property
+    def meant(self) -> Verdict:
+        """The verdict that it is."""
+        return CACHE_MODES.meant(self.value)
+
+
 @dataclass(frozen=True)
 class ForeignLoad:
     """The pooled estimate at one load point, as `LoadVerdict` has it."""
 
     load_point: LoadPoint
-    verdict: Verdict
+    verdict: ModeVerdict
     drives: int = field(metadata={"min": 1, "max": COUNT_MAX})
     ratio: Optional[float] = None
     ratio_low: Optional[float] = None
@@ -67,7 +84,7 @@ class ForeignVerdict:
 
     device_class: str = field(metadata={"max_chars": NAME_CHARS_MAX})
     drive_model: DriveModel
-    verdict: Verdict
+    verdict: ModeVerdict
     drives: int = field(metadata={"min": 1, "max": COUNT_MAX})
     hosts: int = field(metadata={"min": 1, "max": COUNT_MAX})
     measured_at_s: float
@@ -114,15 +131,16 @@ def export(
             continue
         terms = [result.pool_term for result in measured if result.pool_term is not None]
         verdicts.append(ForeignVerdict(
-            item.device_class, item.drive_model, item.verdict,
+            item.device_class, item.drive_model, ModeVerdict(CACHE_MODES.said(item.verdict)),
             len({(result.hostname, result.drive_id) for result in measured}),
             len({result.hostname for result in measured}),
             max(result.ended_at_s for result in measured),
             tuple(sorted({term.ceph_release for term in terms}))[:8],
             tuple(
                 ForeignLoad(
-                    load.load_point, load.verdict, max(1, load.drives), load.ratio,
-                    load.ratio_low, load.ratio_high, load.pooled, load.next_low, load.next_high,
+                    load.load_point, ModeVerdict(CACHE_MODES.said(load.verdict)),
+                    max(1, load.drives), load.ratio, load.ratio_low, load.ratio_high, load.pooled,
+                    load.next_low, load.next_high,
                 ) for load in item.loads
             ),
         ))
@@ -171,8 +189,9 @@ def _check(found: Evidence, now_s: float) -> None:
             raise MalformedError(f"{name} was measured after the file was made")
         for load in verdict.loads:
             _check_load(f"{name}, {load.load_point.short}", load)
-        if verdict.verdict.mode and not any(x.verdict is verdict.verdict for x in verdict.loads):
-            raise MalformedError(f"{name}: no load says {verdict.verdict.value}")
+        said = verdict.verdict
+        if said.meant.arm and not any(load.verdict is said for load in verdict.loads):
+            raise MalformedError(f"{name}: no load says {said.value}")
 
 
 def _check_load(name: str, load: ForeignLoad) -> None:
@@ -183,11 +202,11 @@ def _check_load(name: str, load: ForeignLoad) -> None:
         if (low is None) != (high is None) or (low is not None and high is not None and low > high):
             raise MalformedError(f"{name}: an interval has its ends the wrong way round")
     low, high = load.ratio_low, load.ratio_high
-    if load.verdict.mode is None:
+    if load.verdict.meant.arm is None:
         return
     if low is None or high is None or load.ratio is None or not low <= load.ratio <= high:
         raise MalformedError(f"{name}: {load.verdict.value} without a ratio and its interval")
-    if (low > 1.0) != (load.verdict is Verdict.WRITE_THROUGH) or low <= 1.0 <= high:
+    if (low > 1.0) != (load.verdict.meant is Verdict.B) or low <= 1.0 <= high:
         raise MalformedError(f"{name}: its interval does not say {load.verdict.value}")
 
 
@@ -208,7 +227,7 @@ def priors(
     """Every verdict that can be confirmed; one of this cluster goes before a foreign one."""
     found: Dict[Key, FrozenSet[LoadPoint]] = {}
     for verdict in sorted(foreign, key=lambda item: item.measured_at_s):
-        if verdict.verdict.decided:
+        if verdict.verdict.meant.decided:
             found[verdict.key] = frozenset(
                 load.load_point for load in verdict.loads if load.verdict is verdict.verdict
             )

@@ -229,14 +229,14 @@ def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
 
 
 def _winners(verdicts: Iterable[OptionVerdict]) -> Set[str]:
-    return {one.trial.value(one.verdict.mode) for one in verdicts if one.verdict.mode is not None}
+    return {one.trial.value(one.verdict.arm) for one in verdicts if one.verdict.arm is not None}
 
 
 def _pairs(decided: Iterable[OptionVerdict]) -> Dict[Tuple[str, ...], List[OptionVerdict]]:
     """Those that prefer one of two values, by the two."""
     found: Dict[Tuple[str, ...], List[OptionVerdict]] = defaultdict(list)
     for one in decided:
-        if one.verdict.mode is not None:
+        if one.verdict.arm is not None:
             found[tuple(sorted((one.trial.a, one.trial.b)))].append(one)
     return found
 

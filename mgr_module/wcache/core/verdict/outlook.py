@@ -194,7 +194,7 @@ def times_as_fast(found: Recommendation) -> Optional[Interval]:
     low = min(item.ratio_low for item in known)
     high = max(item.ratio_high for item in known)
     # the ratio is write back over write through
-    return (low, high) if found.verdict is Verdict.WRITE_THROUGH else (1 / high, 1 / low)
+    return (low, high) if found.verdict is Verdict.B else (1 / high, 1 / low)
 
 
 def _standing(

@@ -131,7 +131,7 @@ def _decide(
 ) -> Tuple[Verdict, str]:
     through, back = (
         [one.name for one in drives if one.verdict is verdict]
-        for verdict in (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
+        for verdict in (Verdict.B, Verdict.A)
     )
     if through and back:
         return Verdict.CONFLICTING, (
@@ -142,7 +142,7 @@ def _decide(
     verdict, basis = sequential.verdict(far, near, margin), f"over {len(drives)} drives"
     worse = sequential.differs(tail, margin + tail_slack) if tail else 0
     contradiction = worse and sequential.contradicted_by_tail(
-        verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK,
+        verdict, Verdict.B if worse > 0 else Verdict.A,
         "mean" if tail_slack else "median", arms,
     )
     if contradiction:
@@ -331,17 +331,17 @@ def _agreed(drives: Sequence[Standing], arms: Arms) -> Tuple[Verdict, str]:
     of: Dict[Verdict, List[Standing]] = {verdict: [] for verdict in Verdict}
     for drive in drives:
         of[drive.verdict].append(drive)
-    modes = [verdict for verdict in of if verdict.mode is not None and of[verdict]]
-    if not modes:
+    better = [verdict for verdict in (Verdict.B, Verdict.A) if of[verdict]]
+    if not better:
         same = len(of[Verdict.NO_DIFFERENCE]) == len(drives)
         return (Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT), ""
-    mode, alike, rest = modes[0], of[modes[0]], of[Verdict.INSUFFICIENT]
-    against = [drive for verdict in modes[1:] for drive in of[verdict]]
+    best, alike, rest = better[0], of[better[0]], of[Verdict.INSUFFICIENT]
+    against = [drive for verdict in better[1:] for drive in of[verdict]]
     against += of[Verdict.NO_DIFFERENCE]
-    against += [drive for drive in rest if not drive.estimate.allows(mode)]
+    against += [drive for drive in rest if not drive.estimate.allows(best)]
     if against:
         return Verdict.CONFLICTING, (
-            f"{_named(alike)} better in {arms.said(mode)}, but {_named(against)} not; look at "
+            f"{_named(alike)} better in {arms.said(best)}, but {_named(against)} not; look at "
             f"those drives, and measure {POOL_DRIVES_MIN} or more of the same kind"
         )
     apart = [
@@ -349,10 +349,10 @@ def _agreed(drives: Sequence[Standing], arms: Arms) -> Tuple[Verdict, str]:
     ]
     if apart:
         return Verdict.INSUFFICIENT, (
-            f"{_named(alike)} better in {arms.said(mode)}, {_named(apart)} undecided and proven "
+            f"{_named(alike)} better in {arms.said(best)}, {_named(apart)} undecided and proven "
             "different; measure the undecided ones for longer"
         )
-    return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
+    return (best if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
 
 
 def _named(drives: Sequence[Standing]) -> str:

@@ -29,7 +29,7 @@ from ..drive.proofs import AcceptedProof, power_cuts_by_model
 from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
-from ..options.entries import OptionTrial
+from ..options.entries import CACHE_MODES, OptionTrial, better_mode
 from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
@@ -187,7 +187,7 @@ def widened(load: LoadVerdict, drives: Sequence[Standing], alpha: float) -> Load
     `drives` are those it was pooled of: where they were not pooled, each is widened about
     its own estimate, and the widest of them is the load's.
     """
-    if alpha >= LEVEL_ALPHA or load.verdict.mode is None:
+    if alpha >= LEVEL_ALPHA or load.verdict.arm is None:
         return load
     found: Sequence[Union[LoadVerdict, Standing]] = [load] if load.pooled else drives
     logs = [_logs(item.estimate) for item in found]
@@ -246,7 +246,7 @@ def _recommend(
         warnings.append(many(drives, "drive") + FEW)
     warnings.append(BURSTS)
     return Recommendation(
-        first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
+        first.device_class, first.drive_model, verdict, better_mode(verdict), why, tuple(loads),
         tuple(warnings), tuple(sorted(name for result in results for name in result.record_ids)),
         first.simulated,
     )
@@ -264,12 +264,15 @@ def _with_own_loads(found: Recommendation, own: Mapping[int, LoadProfile]) -> Re
     others = [(osd, verdict) for osd, verdict in verdicts.items() if verdict is not found.verdict]
     if found.mode is None or not others:
         return found
-    names = [f"osd.{osd_id} {verdict.value}" for osd_id, verdict in others[:OSDS_NAMED_MAX]]
+    names = [
+        f"osd.{osd_id} {CACHE_MODES.said(verdict)}"
+        for osd_id, verdict in others[:OSDS_NAMED_MAX]
+    ]
     if len(others) > OSDS_NAMED_MAX:
         names.append(f"and {len(others) - OSDS_NAMED_MAX} more")
     warning = (
         f"on their own workload, {len(others)} of {len(verdicts)} OSDs would not be recommended "
-        f"{found.verdict.value}: {', '.join(names)}"
+        f"{CACHE_MODES.said(found.verdict)}: {', '.join(names)}"
     )
     return replace(found, warnings=(*found.warnings, warning))
 
@@ -323,8 +326,8 @@ def _says(result: Result, verdict: Verdict, load: LoadVerdict) -> bool:
 
 def _side(ratio: float) -> Verdict:
     if ratio > MATERIAL_RATIO:
-        return Verdict.WRITE_THROUGH
-    return Verdict.WRITE_BACK if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
+        return Verdict.B
+    return Verdict.A if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
 
 
 def recommended_for(

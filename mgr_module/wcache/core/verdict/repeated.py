@@ -21,7 +21,7 @@ from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
 from ..text import many, named, relative
-from .result import ModeSummary, PoolTerm, Result
+from .result import ArmSummary, PoolTerm, Result
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
@@ -188,7 +188,7 @@ def _allows(together: Spread, verdict: Verdict, margin: float) -> bool:
     found = interval(together, DECIDE_ALPHA)
     if verdict is Verdict.NO_DIFFERENCE:
         return found.low < margin and found.high > -margin
-    return found.high > margin if verdict is Verdict.WRITE_THROUGH else found.low < -margin
+    return found.high > margin if verdict is Verdict.B else found.low < -margin
 
 
 def _tails_agree(verdict: Verdict, like: Sequence[Result], margin: float) -> bool:
@@ -201,13 +201,13 @@ def _tails_agree(verdict: Verdict, like: Sequence[Result], margin: float) -> boo
     if not known:
         return True
     mean = sum(n * log for n, log in known) / sum(n for n, _ in known)
-    if verdict is Verdict.WRITE_THROUGH:
+    if verdict is Verdict.B:
         return mean > -margin
-    return mean < margin if verdict is Verdict.WRITE_BACK else abs(mean) < margin
+    return mean < margin if verdict is Verdict.A else abs(mean) < margin
 
 
 def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Result]) -> Result:
-    """The chief with what all say together; its percentiles of modes stay its own."""
+    """The chief with what all say together; its percentiles of arms stay its own."""
     if len(like) == 1:
         return chief
     term = chief.pool_term
@@ -217,10 +217,8 @@ def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Re
         chief, verdict=verdict, ratio=math.exp(found.mean), ratio_low=math.exp(found.low),
         ratio_high=math.exp(found.high), pairs=together.n * term.unit,
         why=f"{len(like)} experiments of this drive weighed together: {_named(like)}",
-        write_back=_level(chief.write_back, [(_units(r), r.write_back.level_us) for r in like]),
-        write_through=_level(
-            chief.write_through, [(_units(r), r.write_through.level_us) for r in like]
-        ),
+        a=_level(chief.a, [(_units(r), r.a.level_us) for r in like]),
+        b=_level(chief.b, [(_units(r), r.b.level_us) for r in like]),
         tail=chief.tail if len({r.tail for r in like}) == 1 else None,
         pool_term=replace(
             term, log_ratio=together.mean, pair_sd=together.sd * math.sqrt(term.unit),
@@ -228,8 +226,8 @@ def _as_one(chief: Result, together: Spread, verdict: Verdict, like: Sequence[Re
     )
 
 
-def _level(own: ModeSummary, levels: Sequence[Tuple[int, Optional[float]]]) -> ModeSummary:
-    """A mode with the level of all experiments, each unit once: as their ratio was made."""
+def _level(own: ArmSummary, levels: Sequence[Tuple[int, Optional[float]]]) -> ArmSummary:
+    """An arm with the level of all experiments, each unit once: as their ratio was made."""
     known = [(n, math.log(us)) for n, us in levels if us]
     whole = sum(n for n, _ in known)
     log = math.fsum(n * log for n, log in known) / whole if len(known) == len(levels) else None

@@ -40,7 +40,7 @@ from ..model import (
     Transport,
     Verdict,
 )
-from ..options.entries import OptionTrial
+from ..options.entries import CACHE_MODES, OptionTrial
 from ..record import Record
 from ..text import gained, latency, relative
 
@@ -49,7 +49,7 @@ DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CAR
 
 @dataclass(frozen=True)
 class Estimate:
-    """What was measured at one load point; the ratio is write back over write through.
+    """What was measured at one load point; the ratio is arm A over arm B.
 
     Where there is no interval both of its ends are open: 0 and infinite.
     `finding`: a transient or a flush too fast was found: what was measured was no cache mode.
@@ -88,13 +88,13 @@ class Estimate:
 
     def allows(self, mode: Verdict) -> bool:
         """Whether the interval leaves room for a material gain in `mode`."""
-        if mode is Verdict.WRITE_THROUGH:
+        if mode is Verdict.B:
             return self.ratio_high > MATERIAL_RATIO
         return self.ratio_low < 1 / MATERIAL_RATIO
 
     def loss(self, mode: Verdict) -> float:
         """How many times slower `mode` is proven to be here; 1 where it is not."""
-        if mode is Verdict.WRITE_THROUGH:
+        if mode is Verdict.B:
             return max(1.0, 1 / self.ratio_high)
         return max(1.0, self.ratio_low)
 
@@ -132,10 +132,10 @@ class PoolTerm:
 
 
 @dataclass(frozen=True)
-class ModeSummary:
-    """Descriptive numbers of one mode, in microseconds; None where n does not allow one.
+class ArmSummary:
+    """Descriptive numbers of one arm, in microseconds; None where n does not allow one.
 
-    `level_us`: the geometric mean of its periods.  Both modes' have the ratio of the result.
+    `level_us`: the geometric mean of its periods.  Both arms' have the ratio of the result.
     """
 
     n: int
@@ -162,11 +162,11 @@ class Trusted:
 class Result(OfDriveKind):
     """One analysed experiment, as the module keeps it.
 
-    `ratio` is write back over write through: above 1, write through is faster.  `tail` is what
-    the 90th percentiles alone would say; None where periods hold too little.
+    `ratio` is arm A over arm B: above 1, B is faster.  `tail` is what the 90th percentiles alone
+    would say; None where periods hold too little.
     """
 
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
     STORED_BY: ClassVar[str] = "record_id"
     record_id: str
     campaign_id: str
@@ -186,8 +186,8 @@ class Result(OfDriveKind):
     ratio_low: Optional[float] = None
     ratio_high: Optional[float] = None
     why: str = ""
-    write_back: ModeSummary = ModeSummary(0)
-    write_through: ModeSummary = ModeSummary(0)
+    a: ArmSummary = ArmSummary(0)
+    b: ArmSummary = ArmSummary(0)
     warnings: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
     simulated: bool = False
     throwaway: bool = False
@@ -225,7 +225,7 @@ class Result(OfDriveKind):
         """
         withheld = self.verdict is Verdict.INSUFFICIENT and (
             self.if_trusted is None or self.if_trusted.verdict is not self.verdict)
-        rests = withheld or self.verdict is Verdict.WRITE_BACK
+        rests = withheld or self.verdict is Verdict.A
         return tuple(
             finding.code for finding in self.findings if finding.code in DOUBTS
             and (rests or finding.code is not FindingCode.FLUSH_TOO_FAST)
@@ -267,7 +267,7 @@ def turned_off(result: Mapping[str, Any]) -> str:
     tail = {
         None: "", result["verdict"]: "; p90 too",
         Verdict.NO_DIFFERENCE.value: "; p90 by less than a tenth: the gain is in the middle",
-    }.get(result.get("tail"), "; p90 undecided") if Verdict(result["verdict"]).mode else ""
+    }.get(result.get("tail"), "; p90 undecided") if CACHE_MODES.meant(result["verdict"]).arm else ""
     return (told + relative(result)).strip() + tail or "-"
 
 
@@ -331,7 +331,7 @@ def withheld_for(
     Whatever load counts, and however rare the other is: a flush that is ignored at one load
     keeps nothing safe at another.
     """
-    if verdict is not Verdict.WRITE_BACK or not seen:
+    if verdict is not Verdict.A or not seen:
         return ""
     lost = [told for told in power_cuts if told.cut.lost]
     if lost:

@@ -125,7 +125,7 @@ def verdict(far: Interval, near: Interval, margin: float) -> Verdict:
     """
     direction = differs(far, margin)
     if direction:
-        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
+        return Verdict.B if direction > 0 else Verdict.A
     return Verdict.NO_DIFFERENCE if same(near, margin) else Verdict.INSUFFICIENT
 
 
@@ -157,8 +157,8 @@ def verdict_text(
     changes = f"{arms.a} -> {arms.b} changes latency by"
     if verdict is Verdict.NO_DIFFERENCE:
         return f"{changes} {span(near)} (95%), within {less} and {more} {basis}; {arms.alike}"
-    if verdict.mode is not None:
-        edge = less if verdict is Verdict.WRITE_THROUGH else more
+    if verdict.arm is not None:
+        edge = less if verdict is Verdict.B else more
         return (
             f"{arms.said(verdict)} is faster: {changes} {gained(_times(far.mean))} "
             f"(99%: {span(far)}), beyond {edge} {basis}"
@@ -170,9 +170,9 @@ def contradicted_by_tail(
     middle: Verdict, tail: Verdict, name: str = "median", arms: Arms = CACHE_MODES
 ) -> str:
     """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
-    if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
+    if middle is Verdict.INSUFFICIENT or tail.arm is None or tail is middle:
         return ""
-    of_middle = "does not differ" if middle.mode is None else f"is better in {arms.said(middle)}"
+    of_middle = "does not differ" if middle.arm is None else f"is better in {arms.said(middle)}"
     return f"the {name} {of_middle}, but the 90th percentile is proven better in {arms.said(tail)}"
 
 

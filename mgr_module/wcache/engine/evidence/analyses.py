@@ -9,6 +9,7 @@ from typing import Callable, Dict, Optional, Protocol, Set, Tuple
 from ...core import events
 from ...core.codec import one_line
 from ...core.drive.proofs import AcceptedProof, AcceptedProofs
+from ...core.options.entries import arms_of
 from ...core.record import Record
 from ...core.verdict.foreign import Evidence
 from ...core.verdict.result import (
@@ -118,9 +119,10 @@ class Analyses:
     def _keep(self, result: Result) -> None:
         self.results[result.record_id] = result
         if result.why != BEING_ANALYSED:
+            said = arms_of(result.option).said(result.verdict)
             self._log.info(
-                "mgr: %s: %s: %s [%s osd.%d]", result.record_id, result.verdict.value,
-                one_line(result.why), result.hostname, result.osd_id,
+                "mgr: %s: %s: %s [%s osd.%d]", result.record_id, said, one_line(result.why),
+                result.hostname, result.osd_id,
             )
         self._wake()
         self._archive.put_later(RESULT, result)

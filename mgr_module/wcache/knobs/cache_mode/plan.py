@@ -10,6 +10,7 @@ from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
 from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, LoadPoint, Severity, Transport
+from ...core.options.entries import CACHE_MODES
 from ...core.setting.domain_settings import CacheModeSetting
 from ...core.verdict.recommend import Recommendation, recommended_for
 from ..knob import Asked, Domain, Fate, Knob, Wanted, by_fate, in_order, within
@@ -99,7 +100,7 @@ def _unadvised(
     first = domain.drives[0]
     if found is not None:
         kind = f"{found.device_class} {found.drive_model}"
-        return Fate(reasons=(f"{found.verdict.value}, {found.why}",), of=kind)
+        return Fate(reasons=(f"{CACHE_MODES.said(found.verdict)}, {found.why}",), of=kind)
     if not first.uses:
         return Fate(reasons=(first.toggle_refusal or f"no OSD is on {first.dev_name}",))
     osd_id = first.uses[0].osd_id
@@ -111,7 +112,7 @@ def _unadvised(
 def _proof(recommendation: Recommendation) -> LoadPoint:
     measured = {
         load.load_point for load in recommendation.loads
-        if load.verdict.mode is recommendation.mode
+        if load.verdict is recommendation.verdict
     }
     for point in _PROOF_ORDER:
         if point in measured:

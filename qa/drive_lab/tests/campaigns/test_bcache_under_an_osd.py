@@ -237,7 +237,7 @@ def test_dirty_data_is_brought_to_its_target_before_each_period(clean):
     record = clean.wcache("campaign record", record_id=result["record_id"])
     assert record["pairs"], result
     for pair in record["pairs"]:
-        for period in (pair["write_back"], pair["write_through"]):
+        for period in (pair["a"], pair["b"]):
             began = period["bcache"][-2]
             share = began["dirty_bytes"] / began["target_bytes"]
             assert 0.9 <= share <= 1.1, period["bcache"]

@@ -10,6 +10,7 @@ from drive_lab.probe import STATE_DIR
 from drive_lab.stage import Stage
 from drive_lab.witness import look
 from wcache.core.model import LoadPoint, Verdict
+from wcache.core.options.entries import CACHE_MODES
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -56,8 +57,9 @@ def seen(stage):
 def made_for(stage):
     """The verdict that each device class was made for, one write at a time."""
     return {
-        drive.placed.device_class: drive.spec.truth[LoadPoint.OSD_BENCH_DEPTH1].verdict.value
+        drive.placed.device_class: CACHE_MODES.said(truth.verdict)
         for drive in stage.up.lab.drives
+        for truth in (drive.spec.truth[LoadPoint.OSD_BENCH_DEPTH1],)
     }
 
 
