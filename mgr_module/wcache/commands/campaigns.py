@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..core import codec, versions
 from ..core.change.preconditions import faults
@@ -26,7 +26,7 @@ from ..services.guards import require_campaign
 from ..services.outlook import ending, periods_of
 from . import options
 from .drives import bcache_words
-from .tables import BY_95, LONG, NUMBER, Column, left_out, listing
+from .tables import BY_95, LONG, NUMBER, Column, left_out, listing, undecided
 
 
 def campaigns(world: World) -> Dict[str, Any]:
@@ -285,15 +285,6 @@ def runs_of(data: Mapping[str, Any]) -> List[Mapping[str, Any]]:
          "under lease" if r["status"] in ("running", "releasing")
          else "in place" if r["restored"] else "NOT CONFIRMED"}
         for r in data["run_list"]
-    ]
-
-
-def undecided(results: Iterable[Mapping[str, Any]]) -> List[str]:
-    """Say of each experiment why it decided nothing, and why it ended."""
-    return [
-        f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
-        + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
-        for r in results
     ]
 
 

@@ -6,6 +6,7 @@ import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from ..core.fleet import claims
+from ..core.model import load_name
 from ..core.text import (
     LISTED_MAX,
     NOTHING,
@@ -111,6 +112,15 @@ def strict(pools: Sequence[str]) -> List[str]:
         f"pools with min_size = size: {named(pools)}; a drive that hangs stops the writes of those "
         "that have data on it"
     ] if pools else []
+
+
+def undecided(results: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Say of each experiment why it decided nothing, and why it ended."""
+    return [
+        f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
+        + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
+        for r in results
+    ]
 
 
 def left_out(skipped: Sequence[str]) -> List[str]:

@@ -48,9 +48,8 @@ from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports
 from ..services.outlook import ending, periods_of, try_of
 from .campaigns import campaign as campaign_of
-from .campaigns import undecided
 from .recommend import Recommended, figures, to_change
-from .tables import cost_words, left_out, model_of, pauses, strict
+from .tables import cost_words, left_out, model_of, pauses, strict, undecided
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
