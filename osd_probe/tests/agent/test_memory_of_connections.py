@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from wcache.core import codec
 from wcache.core.protocol import PROTOCOL_VERSION, PollReply
-from wcache_probe import rados_link
 from wcache_probe.rados_link import RadosLink
 
-PROBE = Path(rados_link.__file__).resolve().parents[1]
 LIBC = ctypes.CDLL(None)
 # A connection whose threads live at once, as librados has them; it tells how many heaps there are.
 BINDINGS = """
@@ -46,7 +44,7 @@ pytestmark = pytest.mark.skipif(not hasattr(LIBC, "mallopt"), reason="it is glib
 def test_the_threads_of_a_connection_have_one_heap(tmp_path, program, heaps):
     (tmp_path / "rados.py").write_text(BINDINGS)
     (tmp_path / "ceph.conf").write_text("")
-    path = os.pathsep.join([str(tmp_path), str(PROBE), str(PROBE.parent / "mgr_module")])
+    path = os.pathsep.join([str(tmp_path), *sys.path])
     words = ["run", "--conf", f"{tmp_path}/ceph.conf", "--hostname", "h1"]
     folders = ["--state-dir", f"{tmp_path}/state", "--run-dir", f"{tmp_path}/run"]
     done = subprocess.run(
