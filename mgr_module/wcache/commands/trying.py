@@ -331,10 +331,9 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
         for run in ended[:NAMED_MAX]
     ]
     lines += _unanalysed(campaign["results"])
-    # no pair was completed, so nothing is recommended by them
-    advised = {*map(_kind, rows)}
+    # nothing is recommended by an experiment without a pair
     lines += undecided(
-        r for r in campaign["results"] if r["analysed"] and _kind(r) not in advised
+        [r for r in campaign["results"] if r["analysed"] and not r["pairs"]][:NAMED_MAX]
     )
     if not rows and not campaign["results"]:
         lines.append("nothing was decided: no measurement of a drive was completed")

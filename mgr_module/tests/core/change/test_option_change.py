@@ -11,6 +11,7 @@ from wcache.core.drive.prior import prior_from
 from wcache.core.hardware import OptionValue
 from wcache.core.model import LoadPoint, Transport
 from wcache.core.options.entries import names_of
+from wcache.core.options.option import SharedCache
 from wcache.core.protocol import DrivesOutcome, FailureOutcome, StateOutcome
 from wcache.core.setting.config_setting import ConfigSetting
 from wcache.core.setting.domain_settings import OptionSetting
@@ -110,3 +111,10 @@ def test_what_a_look_has_found_is_no_answer_to_a_change_and_the_other_way_round(
     assert setting.went_back(ConfigState(setting.look(()), ("1",)), warrant.prior).not_back
     assert setting.looked(ConfigState(setting.look(()), ("1",)), warrant).why == ""
     assert setting.looked(ConfigState(set_now, ("1",)), warrant).why
+
+
+def test_writeback_is_agreed_to_also_where_nothing_is_told_of_the_cache_device(monkeypatch):
+    monkeypatch.setattr(SharedCache, "words", "")
+    asked = OptionSetting(DOMAIN, "cache_mode", "writethrough", "writeback")
+    assert asked.needs_consent
+    assert not replace(asked, before="writeback", after="writethrough").needs_consent

@@ -153,7 +153,9 @@ class OptionSetting(DriveSetting):
 
     @property
     def needs_consent(self) -> str:
-        return self.shared.words if self._dirty_in and self.after == self._dirty_in else ""
+        asked = self._dirty_in and self.after == self._dirty_in
+        # it is asked whatever there is to say of the cache device
+        return (self.shared.words or self.goal) if asked else ""
 
     @property
     def unjudged(self) -> bool:
