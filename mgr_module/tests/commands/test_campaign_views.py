@@ -1,26 +1,9 @@
 """What is said of a campaign between the end of its last run and its last result."""
 
 import pytest
-from module_world import a_mgr, ok, said, start
+from module_world import LateAnalysis, a_mgr, ok, said, start
 from wcache.engine.evidence.analyses import RETRY_S
 from wcache.engine.persistence import SAVE_RETRY_S
-
-
-class LateAnalysis:
-    """Answers once it is told to."""
-
-    def __init__(self, analysis):
-        self._analysis = analysis
-        self._asked = []
-
-    def start(self, record, done):
-        self._asked.append((record, done))
-
-    def answer(self, error=""):
-        self._analysis.error = error
-        for record, done in self._asked:
-            self._analysis.start(record, done)
-        self._asked.clear()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from module_world import (
     WB,
+    LateAnalysis,
     a_mgr,
     all_modes,
     apply_plan,
@@ -194,6 +195,25 @@ def test_without_numpy_it_says_that_and_not_that_nothing_was_measured():
     assert "No module named 'numpy'" in text
     assert "install python3-numpy and python3-scipy on the mgr hosts" in text
     assert "nothing was decided" not in text
+
+
+@pytest.mark.slow
+def test_there_is_no_answer_before_all_that_was_measured_is_analysed(monkeypatch):
+    mgr = a_mgr()
+    said(mgr, "try", accept_cost=True)
+    while said(mgr, "campaign show", campaign_id="c1")["periods_done"] < 2:
+        mgr.step()
+    late = LateAnalysis(mgr.analysis)
+    monkeypatch.setattr(mgr.inside.analyses, "_analysis", late)
+    ok(mgr.command("campaign stop", campaign_id="c1"))
+    settled(mgr)
+    waiting = said(mgr, "try")
+    assert (waiting["state"], waiting["next"]) == ("measuring", "ceph wcache try")
+    assert waiting["drives_done"] == waiting["drives"]
+    assert "the measurements are being analysed: ask again in a moment" in waiting["lines"]
+    late.answer()
+    mgr.step()
+    assert said(mgr, "try")["state"] == "answer"
 
 
 @pytest.mark.slow

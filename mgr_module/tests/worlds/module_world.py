@@ -57,6 +57,23 @@ def with_osds_on(mgr, *hostnames):
     return mgr
 
 
+class LateAnalysis:
+    """Answers once it is told to."""
+
+    def __init__(self, analysis):
+        self._analysis = analysis
+        self._asked = []
+
+    def start(self, record, done):
+        self._asked.append((record, done))
+
+    def answer(self, error=""):
+        self._analysis.error = error
+        for record, done in self._asked:
+            self._analysis.start(record, done)
+        self._asked.clear()
+
+
 def change_osd(mgr, osd_id, **changes):
     """From now on Ceph's maps say this of an OSD."""
     osds = mgr.view.state.osds

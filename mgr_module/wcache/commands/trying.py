@@ -53,6 +53,7 @@ from .tables import cost_words, left_out, model_of, pauses, strict, undecided
 
 ARGUMENTS: Mapping[str, Any] = {"loads": TRY_LOADS, "drives_per_model": TRY_DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
+ANALYSED_SOON = "the measurements are being analysed: ask again in a moment"
 # The last drive is still to be brought back.
 PERCENT_OPEN_MAX = 99
 
@@ -88,9 +89,11 @@ class TryService:
 
     def _looked(self, world: World, chosen: str, *, anew: bool) -> Dict[str, Any]:
         running = world.campaigns.get(world.open_campaign)
+        last = None if anew or running is not None else _last(world, chosen)
+        if last is not None and last.campaign_id in world.awaited:
+            running = last  # its runs are over; a record is still to be stored or analysed
         if running is not None and running.trial:
             return _measuring(world, running)
-        last = None if anew or running is not None else _last(world, chosen)
         if last is not None:
             with self._engine.orders() as orders:
                 reported = orders.refresh()
@@ -231,6 +234,8 @@ def tried(
             f"(campaign {data['campaign_id']})",
             *pauses(data),
         ]
+        if data["drives_done"] == data["drives"]:
+            lines.append(ANALYSED_SOON)
     if "reported" in data:
         lines += again(data["reported"], again_by)
     told = {**data, "lines": lines, "next": begin}
@@ -346,7 +351,7 @@ def _unanalysed(results: List[Dict[str, Any]]) -> List[str]:
     if not reasons:
         return []
     if reasons == [BEING_ANALYSED]:
-        return ["the measurements are being analysed: ask again in a moment"]
+        return [ANALYSED_SOON]
     why = next(why for why in reasons if why != BEING_ANALYSED)
     return [f"the measurements are kept, but not analysed: {why}",
             f"  {ADVICE[FindingCode.NO_ANALYSIS][1]}; then ask again; nothing has to be measured "
