@@ -1,8 +1,9 @@
-"""The fdatasync timer against fio's sync engine, on the same device in the same run."""
+"""The fdatasync timer against fio's sync engine, by flushes of one length, in the same run."""
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -11,53 +12,75 @@ from statistics import median
 import pytest
 from wcache_probe.linux.timing import time_fdatasync
 
-SHM = Path("/dev/shm")
-DEVICE_BYTES = 16 * 2**20
 SPAN_BYTES = 4 * 2**20
 BLOCK = 4096
 SAMPLES = 2000
-LEAST_TURNS = 12
-MOST_TURNS = 48
+TURNS = 12
+# An fdatasync(2) that takes 100 us: the flush of a file on tmpfs, which does nothing, and a busy
+# wait.  A flush of a loop device took 15 to 240 us, by the CPU on which its kernel worker woke and
+# by what that was doing, and which it was changed from turn to turn.
+EVEN_US = 100
+EVEN_FLUSH = f"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+static long long now_ns(void) {{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}}
+int fdatasync(int fd) {{
+    long long until = now_ns() + {EVEN_US} * 1000LL;
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    int failed = real(fd);
+    while (now_ns() < until)
+        ;
+    return failed;
+}}
+"""
 
 
-def run(*command):
+def run(*command, env=None):
     return subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=60
+        command, check=True, capture_output=True, text=True, timeout=60, env=env
     ).stdout
 
 
 @pytest.fixture
-def device(installed_fio):
-    """A loop device on memory: its flushes take as long each time, and are no no-op."""
-    if os.geteuid() != 0 or not SHM.is_dir():
-        pytest.skip("needs root and /dev/shm")
-    with tempfile.TemporaryDirectory(dir=SHM) as folder:
-        backing = Path(folder) / "device"
-        with open(backing, "wb") as file:
-            file.truncate(DEVICE_BYTES)
-        try:
-            loop = run("losetup", "--find", "--show", str(backing)).strip()
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no loop device here: {error.stderr.strip()}")
-        try:
-            yield loop
-        finally:
-            run("losetup", "--detach", loop)
+def file(installed_fio):
+    """A file on tmpfs, which is there on every Linux."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as made:
+        yield made.name
 
 
-def fio_median_ns(device):
+@pytest.fixture(scope="module")
+def even(installed_compiler, tmp_path_factory):
+    """The environment of a program whose flushes take `EVEN_US`, by the dynamic linker."""
+    folder = tmp_path_factory.mktemp("even")
+    source, library = folder / "even.c", folder / "even.so"
+    source.write_text(EVEN_FLUSH)
+    run("gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl")
+    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def fio_median_ns(file, even):
     """The median fdatasync of fio, each after a write of 4 KiB."""
     found = json.loads(run(
-        "fio", "--name=timer", f"--filename={device}", "--ioengine=sync", "--rw=write",
+        "fio", "--name=timer", f"--filename={file}", "--ioengine=sync", "--rw=write",
         f"--bs={BLOCK}", f"--size={SPAN_BYTES}", f"--io_size={BLOCK * SAMPLES}",
-        "--fdatasync=1", "--percentile_list=50", "--output-format=json",
+        "--fdatasync=1", "--percentile_list=50", "--output-format=json", env=even,
     ))
     return found["jobs"][0]["sync"]["lat_ns"]["percentile"]["50.000000"]
 
 
-def timer_median_ns(device):
-    """The median of our timer, with the same write before each flush."""
-    descriptor = os.open(device, os.O_RDWR)
+def timer_median_ns(file, even):
+    """The median of our timer in a process of its own, with the same write before each flush."""
+    return float(run(sys.executable, __file__, file, env=even))
+
+
+def timed(file):
+    """What `timer_median_ns` says, in this process."""
+    descriptor = os.open(file, os.O_RDWR)
     block, written = b"w" * BLOCK, 0
 
     def write(seconds):  # the timer pauses between flushes, and so lets others write
@@ -75,16 +98,6 @@ def timer_median_ns(device):
     return median(outcome.samples_ns)
 
 
-@pytest.fixture
-def cpus():
-    """Two CPUs of ours to pin to; all of them are allowed again afterwards."""
-    allowed = os.sched_getaffinity(0)
-    try:
-        yield sorted(allowed)[:2]
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
 def others_busy_s():
     """CPU seconds that all others have used or taken from this machine so far (proc(5))."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
@@ -92,30 +105,22 @@ def others_busy_s():
     return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
-def agree(turns):
-    """Whether the third fastest median of each is within 1% + 1 us of the other's."""
-    fio, timer = (sorted(each)[2] for each in zip(*turns))
-    # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
-    # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
-    return abs(timer - fio) <= 0.01 * fio + 1000
-
-
-def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(device, cpus):
-    """In turns on one CPU, until both have met the machine at its fastest.
-
-    A flush of a loop device takes 22 us where its kernel worker wakes on its caller's CPU,
-    28 to 57 us where it wakes on another, and which it is changes from turn to turn. Anything
-    else that runs here adds to it too, so the fast turns are those that are alike; one of
-    them may be fast by luck, three are not. A timer that adds something of its own is off in
-    all of them, however many there are.
-    """
+def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(file, even):
+    """In turns, until one agrees: a timer that adds something of its own is off in all of them."""
     turns, since_s, others_s = [], time.monotonic(), others_busy_s()
-    while len(turns) < MOST_TURNS:
-        os.sched_setaffinity(0, {cpus[len(turns) % len(cpus)]})
-        turns.append((fio_median_ns(device), timer_median_ns(device)))
-        if len(turns) >= LEAST_TURNS and agree(turns):
+    for _ in range(TURNS):
+        fio, timer = fio_median_ns(file, even), timer_median_ns(file, even)
+        turns.append((fio, timer))
+        # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
+        # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
+        if abs(timer - fio) <= 0.01 * fio + 1000:
+            assert min(fio, timer) >= 0.99 * EVEN_US * 1000, turns  # both had the even flush
             return
     others = (others_busy_s() - others_s) / (time.monotonic() - since_s) / os.cpu_count()
-    if others > 0.5:  # the loop device's worker, which has to be there, takes a tenth
+    if others > 0.5:
         pytest.skip(f"others keep this machine busy ({others:.0%}); try when it is quiet")
     pytest.fail(f"medians in ns, fio's and the timer's, never agree: {sorted(turns)}")
+
+
+if __name__ == "__main__":
+    print(timed(sys.argv[1]))
