@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -137,6 +138,18 @@ def test_a_boot_that_emptied_run_gets_its_marks_back_and_old_ones_go(state):
     os.unlink(Path(state.path) / "journal" / "lease%2Fd1.json")
     state.journal.sync_marks()
     assert marked(state) == []
+
+
+@pytest.mark.parametrize("later", [{}, {"mode": "of later"}, {"transport": "of later"}])
+def test_the_mark_of_a_lease_of_another_version_names_its_drives_too(state, tmp_path, later):
+    """What other probes and rules go by; of the entry nothing else may be understood here."""
+    drive = {"drive_id": "wwn-7", "dev_name": "sda", "transport": "scsi", **later}
+    state.journal.write("lease/d1", json.dumps({
+        "version": 99, "kind": "lease", "owner_id": "r1", "domain_id": "d1", "drives": [drive],
+    }))
+    other = StateFolder(str(tmp_path / "other"), str(tmp_path / "run"))
+    assert other.journal.held_elsewhere("of another name", {"wwn-7"})
+    assert not other.journal.held_elsewhere("of another name", {"wwn-8"})
 
 
 def test_another_state_folder_takes_no_mark_of_ours_away(state, tmp_path):

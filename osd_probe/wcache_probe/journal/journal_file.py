@@ -32,8 +32,8 @@ import uuid
 from typing import AbstractSet, Dict, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote
 
-from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind, frozen
-from wcache.core.errors import ConflictError, StorageError, WcacheError
+from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind, drive_ids_in
+from wcache.core.errors import ConflictError, StorageError
 
 from ..safe_files import (
     Sync,
@@ -342,7 +342,4 @@ def _is_lease(name: str) -> bool:
 
 def _drive_ids(text: str) -> str:
     """The ids of the drives of an entry, one in a line; empty where it cannot be read."""
-    try:
-        return "\n".join(drive.drive_id for drive in frozen(text).drives)
-    except WcacheError:
-        return ""
+    return "\n".join(drive_ids_in(text))

@@ -171,6 +171,14 @@ def frozen(text: str) -> FrozenEntry:
     }, "it")
 
 
+def drive_ids_in(text: str) -> Tuple[str, ...]:
+    """The ids of the drives of an entry of any version; none where it cannot be read."""
+    try:
+        return tuple(drive.drive_id for drive in _drives_alone(_object_in(text)).drives)
+    except WcacheError:
+        return ()
+
+
 def _object_in(text: str) -> Mapping[str, Any]:
     return codec.as_object(codec.parse_json(text, bytes_max=ENTRY_BYTES_MAX, what="it"))
 
