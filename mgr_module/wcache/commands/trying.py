@@ -41,7 +41,6 @@ from ..core.text import (
     typed,
     when,
 )
-from ..core.verdict.result import BEING_ANALYSED
 from ..engine.engine import Engine
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
@@ -346,14 +345,11 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
 
 
 def _unanalysed(results: List[Dict[str, Any]]) -> List[str]:
-    """What was measured and not analysed: since the analysis works on it, or cannot run."""
+    """What was measured and not analysed, as the analysis cannot run."""
     reasons = sorted({r["why"] for r in results if not r["analysed"]})
     if not reasons:
         return []
-    if reasons == [BEING_ANALYSED]:
-        return [ANALYSED_SOON]
-    why = next(why for why in reasons if why != BEING_ANALYSED)
-    return [f"the measurements are kept, but not analysed: {why}",
+    return [f"the measurements are kept, but not analysed: {reasons[0]}",
             f"  {ADVICE[FindingCode.NO_ANALYSIS][1]}; then ask again; nothing has to be measured "
             "again"]
 
