@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 from fuzz import __main__ as runner
 from fuzz import readers
+from fuzz.target import SEEDS
+from wcache.core import versions
+from wcache.core.protocol import Post
 from wcache_probe import safe_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +46,15 @@ FUZZED = """
     target = Target("planted", planted.take, (ValueError,), lambda: [seed])
     fuzz(target, 60.0, Path({here!r}, "corpus"), Path({here!r}), 1)
 """
+
+
+def test_the_kept_posts_of_probes_are_of_our_version():
+    """Seeds of another number end at the number, and none of their fields is read."""
+    kept = json.loads((SEEDS / "probes.json").read_text(encoding="utf-8"))
+    posts = [post for post in map(json.loads, kept) if "outcome" in post]
+    assert {post["outcome"]["kind"] for post in posts} == {"report", "drives", "state"}
+    for post in posts:
+        versions.take(Post, post, "it")
 
 
 @pytest.mark.slow
