@@ -42,7 +42,9 @@ def test_nearly_all_of_a_commit_with_the_cache_off_is_flushes_with_nothing_to_wr
     stage.ceph("wcache", "try", "--accept-cost")
     stage.wait("the answer", lambda: stage.wcache("try")["state"] == "answer", 4 * HANG_S)
 
-    (row,) = stage.wcache("recommend")["recommendations"]
+    rows = stage.wcache("recommend")["recommendations"]
+    assert rows, stage.ceph("wcache", "try").stdout  # which says why
+    (row,) = rows
     assert row["verdict"] in (SAME, "insufficient data"), row  # of a busy machine
     (line,) = row["noop_flushes"]
     flush_ms, commit_ms = map(float, SAID.match(line).groups())
