@@ -32,6 +32,14 @@ APPS = {
         ),
     ),
 }
+# Python 3.8 and older cannot read what follows: they say so in one line.
+OLD_PYTHON = """import sys
+if not hasattr(str, "removeprefix"):
+    sys.exit(
+        "%s needs Python 3.9 or newer, and this is %s: name one, as in `python3.9 %s`"
+        % (sys.argv[0].rpartition("/")[2], sys.version.split()[0], sys.argv[0])
+    )
+"""
 KEPT = (".py", ".j2")
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
 
@@ -41,7 +49,7 @@ def contents(name: str) -> Dict[str, bytes]:
     main, parts = APPS[name]
     module, _, function = main.partition(":")
     # unlike zipapp's own, this one passes the exit code on
-    starter = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    starter = OLD_PYTHON + f"from {module} import {function}\nsys.exit({function}())\n"
     files = {"__main__.py": starter.encode()}
     for root, part in parts:
         source = PROJECT / root / part

@@ -1,5 +1,6 @@
 """The recipe of the container: what it copies is there, and lies where packages put it."""
 
+import ast
 from pathlib import Path
 
 import zipapps
@@ -10,6 +11,14 @@ PLACES = {
     "mgr_module/wcache": "/usr/share/ceph/mgr/wcache",
     "out/wcache-probe": "/usr/bin/wcache-probe",
 }
+
+
+def test_an_older_python_can_read_the_first_lines_of_a_program_which_say_so():
+    for name in zipapps.APPS:
+        starter = zipapps.contents(name)["__main__.py"].decode()
+        check, imports, _ = ast.parse(starter, feature_version=(3, 4)).body[1:]
+        assert isinstance(check, ast.If)
+        assert isinstance(imports, ast.ImportFrom)
 
 
 def test_it_copies_the_module_and_the_probe_to_where_packages_have_them():
