@@ -188,6 +188,7 @@ def test_a_plan_that_is_only_tried_is_followed_by_its_trial():
 
 def test_what_is_under_way_is_followed_else_the_newest_campaign():
     assert what_now(Answers({"rollout": "p2", "campaign": ""})) == "p2"
+    assert what_now(Answers({"rollout": "p2, p3", "campaign": "c4"})) == "p2"
     assert what_now(Answers({"rollout": "", "campaign": "c7"})) == "c7"
     idle = {"rollout": "", "campaign": ""}
     listed = {"campaigns": [{"campaign_id": "c1"}, {"campaign_id": "c2"}]}

@@ -61,11 +61,14 @@ def look(answers: Answers, name: str) -> Look:
 
 
 def what_now(answers: Answers) -> str:
-    """What is under way, else the newest campaign; raises NotFoundError where there is neither."""
+    """The first of what is under way, else the newest campaign.
+
+    Raises NotFoundError where there is neither.
+    """
     status = answers.ask("status")
     for key in ("rollout", "campaign"):
         if status.get(key):
-            return str(status[key])
+            return str(status[key]).partition(",")[0]  # plans may run beside each other
     trial = answers.ask("memory", "trial", "show").get("trial")
     if isinstance(trial, dict) and trial.get("status") in TRIAL_OPEN:
         return str(trial["trial_id"])
