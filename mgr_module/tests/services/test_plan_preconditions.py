@@ -19,6 +19,7 @@ from module_world import (
     measured_anew,
     ok,
     refused,
+    report_of,
     said,
     taken_over,
 )
@@ -55,6 +56,15 @@ def waiting():
     miss(mgr, HEALTHY)
     mgr.steps(20, 1.0)
     return mgr
+
+
+def test_a_plan_whose_drive_somebody_has_switched_says_in_words_what_it_was_made_from():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    report_of(mgr, "h1", make.drive("sda", 0), make.drive("sdb", 1, mode=WT))
+    fits = f"plan {plan_id} no longer fits: h1 sdb: sdb is in write through now, and was in "
+    error = refused(mgr, "apply", plan_id=plan_id)
+    assert error.startswith(f"{fits}write back"), error
 
 
 def shown(mgr):

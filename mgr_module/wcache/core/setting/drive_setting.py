@@ -81,7 +81,7 @@ class DriveSetting(Setting):
             return others
         # made since the host was looked at, perhaps: it is read before it is to last
         unlike = (self.unlike(drive, planned=True) for drive in drives if new)
-        told = (f"{why} now, and {self.WAS}{self.before}" for why in unlike if why)
+        told = (f"{why} now, and " + self.WAS + self.before for why in unlike if why)
         known = lost[self.domain.simulated]
         return next(told, "") or self.refusal(warrant, report, drives, known)
 
