@@ -26,6 +26,19 @@ def test_the_bare_command_names_what_is_wrong():
     assert "\nerrors: WCACHE_UNSAFE; what to do: `ceph wcache status`" in ok(mgr.command(""))
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_drive_that_loses_data_comes_before_all_that_could_be_measured_or_thawed(frozen):
+    mgr = FakeMgr(("h1", (make.unsafe_drive(), make.drive("sdb", 1))))
+    mgr.report_all()
+    if frozen:
+        ok(mgr.command("freeze"))
+    follows = "ceph health detail  # WCACHE_UNSAFE says which drives lose data, and what ends that"
+    assert summary(mgr)["next"] == follows
+    sound = FakeMgr(("h1", (make.drive("sda", 0), make.drive("sdb", 1))))
+    sound.report_all()
+    assert summary(sound)["next"] == "ceph wcache try"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["off", "apply"])
 def test_a_recommendation_enters_health_under_auto_recommend_alone(mode):

@@ -13,10 +13,11 @@ from ..core.automation.deciding import Seen, decide
 from ..core.automation.state import Allowance, AutoState, Mode, Modes, mode_of
 from ..core.change.preconditions import reasons
 from ..core.change.rollout_state import RolloutStatus
+from ..core.drive.safety import Safety, judge
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.forecast import forecast, periods_expected
 from ..core.experiment.run import RunMachine
-from ..core.model import Finding, FindingCode, Severity
+from ..core.model import Finding, FindingCode, Severity, Transport
 from ..core.text import NOTHING, CommandLine, chained, command
 from ..core.verdict.explaining import START, budgets, settling
 from ..core.verdict.hosts_by_model import counted
@@ -150,10 +151,22 @@ def _undecided(now: Situation) -> CommandLine:
     return command("ceph wcache explain model:{}", name) if name else NOTHING
 
 
+def _unsafe(now: Situation) -> bool:
+    """Whether a drive loses acknowledged data at a power cut; a throwaway cluster's loops may."""
+    world = now.world
+    return any(
+        judge(drive.state) is Safety.UNSAFE
+        and not (drive.transport is Transport.LOOP and world.options.throwaway_cluster)
+        for report in world.reports.values() for drive in report.drives
+    )
+
+
 # The state, whether it holds, and its command where the second does not make one.
 STATES: Tuple[Tuple[str, Callable[[Situation], Any], str], ...] = (
     ("no probe", lambda now: not now.world.agents and not now.world.deployments,
      "ceph wcache agent add --all"),
+    ("unsafe", lambda now: not now.about and _unsafe(now),
+     "ceph health detail  # WCACHE_UNSAFE says which drives lose data, and what ends that"),
     ("frozen", lambda now: now.world.frozen, "ceph wcache freeze --thaw"),
     ("under way", _under_way, ""),
     ("no probe responds",
