@@ -98,7 +98,7 @@ class TryService:
                 reported = orders.refresh()
             return {
                 "state": ANSWER, "scope": last.options.scope, "campaign_id": last.campaign_id,
-                "reported": codec.to_plain(reported),
+                "reported": codec.to_plain(reported), "all_off": _all_off(world, chosen),
             }
         sample = self._sample(world, chosen)
         # beside a plan or a trial that leaves no drive: what it costs once that has ended
@@ -151,6 +151,12 @@ class TryService:
             {osd_id: self._traffic.commits_per_s(osd_id) for osd_id in osd_ids},
             enough_traffic_per_s(options.period_s, options.traffic_commits_min),
         )
+
+
+def _all_off(world: World, scope: str) -> bool:
+    """Whether the cache of each drive in a scope is off: to turn one on needs a consent."""
+    found = candidates(world.believed_reports, world.cluster, parse_scope(scope))
+    return {drive.mode for item in found for drive in item.drives} == {CacheMode.WRITE_THROUGH}
 
 
 def _under_way(world: World, chosen: str) -> Dict[str, Any]:
@@ -225,7 +231,10 @@ def tried(
             )
     elif data["state"] == ANSWER:
         lines = _answered(look(), recommended, data)
-        lines.append(f"to measure again: {ticked(accepted)}")
+        lines.append("to measure again: " + ticked(accepted if not data["all_off"] else command(
+            "ceph wcache campaign start --scope={} --consent-turn-on --dry-run",
+            data["scope"],
+        )))
     else:
         lines = [
             f"measuring: {data['percent']}%, {time_left(data)}, "
