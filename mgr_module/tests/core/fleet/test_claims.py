@@ -12,7 +12,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
 from module_world import a_mgr, change_osd, ok, report_of, said, start
-from wcache.core.fleet.claims import believed, host_names_of, speaking_for
+from wcache.core import codec
+from wcache.core.fleet.claims import Age, believed, host_names_of, speaking_for, words
 from wcache.core.hardware import HostMemory
 from wcache.core.scope import Scope
 from wcache.services.guards import unseen
@@ -151,6 +152,15 @@ def test_a_key_of_another_name_than_its_host_is_named_before_a_second_probe(name
     text = str(row)
     assert 0 < text.index(naming) < text.index("ceph wcache agent add node1.ex.org")
     assert unseen(named_otherwise(set_to).engine.world(), Scope()) == []
+
+
+@pytest.mark.parametrize(("age", "told"), [
+    (Age(), ""), (Age(unknown=2), "before the last change or start (2 hosts)"),
+    (Age(5.0, 5.0, "h1"), "5 s ago"),
+    (Age(5.0, 5.0, "h1", 1), "5 s ago; 1 host not since the last change or start"),
+])
+def test_when_drives_were_reported_is_said_so_that_it_goes_on_from_that_word(age, told):
+    assert words(codec.to_plain(age)) == told
 
 
 def test_a_long_list_of_names_is_not_printed_as_advice():

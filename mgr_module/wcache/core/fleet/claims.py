@@ -213,9 +213,10 @@ def age_of(hosts: AbstractSet[str], reported_at_s: Mapping[str, float], now_s: f
 def words(age: Mapping[str, Any]) -> str:
     """For people, of an Age as plain data; "" where there is no report at all."""
     newest, oldest, unknown = age["newest_s"], age["oldest_s"], age["unknown"]
-    more = f"{many(unknown, 'host')} not since the last change or start" if unknown else ""
+    since = "the last change or start"
     if newest is None or oldest is None:
-        return more
+        return f"before {since} ({many(unknown, 'host')})" if unknown else ""
+    more = f"{many(unknown, 'host')} not since {since}" if unknown else ""
     low, high = roughly(newest), roughly(oldest)
     said = f"{low} ago" if low == high else f"{low} to {high} ago ({age['oldest_of']})"
     return f"{said}; {more}" if more else said
