@@ -150,7 +150,7 @@ DONE: Mapping[str, Tuple[str, str]] = {
     "wcache campaign start": (
         "campaign {campaign_id} begins", "ceph wcache campaign stop {campaign_id}"),
     "wcache ab": ("campaign {campaign_id} begins", "ceph wcache campaign stop {campaign_id}"),
-    "wcache campaign stop": ("campaign {campaign_id} ends, and its drives are restored", ""),
+    "wcache campaign stop": ("campaign {campaign_id} ends, and what it changed is restored", ""),
     "wcache auto": ("auto {mode}, {scope}: {allows}", "ceph wcache auto {before} {scope}"),
     "wcache evidence import": (
         "what cluster {cluster} has found is kept", "ceph wcache evidence rm {cluster}"),

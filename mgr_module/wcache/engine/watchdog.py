@@ -21,7 +21,7 @@ from .hosts import key_of
 from .under_way import Shared
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
-# measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
+# measurement: 32 benches of 30 s each (`ceph/command.py`, COMMAND_TIMEOUT_S).
 STALL_S = 1200.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0

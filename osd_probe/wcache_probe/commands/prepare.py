@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 LOOKS_MAX = 5
 LOOK_EVERY_S = 1.0
 NEEDING_MAX = 4  # drives that a refusal names
-FOUND_OFF = "found-off.md of the package ceph-mgr-wcache"  # an OSD host has no pages of ours
+# an OSD host has no pages of ours
+FOUND_OFF, LEAVE = (f"{page}.md of the package ceph-mgr-wcache" for page in ("found-off", "leave"))
 
 
 def preparer_of(options: argparse.Namespace) -> Preparer:
@@ -279,7 +280,7 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
             f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
             "reboot nothing else would make the kernel flush there",
             "keep it, it needs no program of wcache; once these caches are on, `wcache-probe "
-            f"unprepare` removes it; by hand: {FOUND_OFF}",
+            f"unprepare` removes it; by hand: {LEAVE}",
         )
     with HostLock(options.run_dir).all_held():
         _refuse_leases_elsewhere(state)

@@ -36,9 +36,9 @@ ADVICE = (
     (
         FindingCode.OPTION_DRIFT,
         "option{s} {does|do} not have the value that was applied",
-        "a reboot of the host does that: of drives' options bcache's mode alone survives one. Set "
-        "it again with `ceph wcache plan --knob=options` and `apply`, or go back with `ceph wcache "
-        "rollback` and the plan that is named",
+        "somebody has set another one, or the host was rebooted: of drives' options bcache's mode "
+        "alone survives that. Set it again with `ceph wcache plan --knob=options` and `apply`, or "
+        "go back with `ceph wcache rollback` and the plan that is named",
     ),
 )
 # What was measured of one option holds while the others stay, so they have a plan of their own.
