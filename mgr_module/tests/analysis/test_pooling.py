@@ -115,6 +115,20 @@ def test_a_drive_in_doubt_keeps_a_pool_from_deciding(code):
     assert odd_one_out(1.0, "insufficient data", code)[0] == "insufficient data"
 
 
+@pytest.mark.parametrize(("price_us", "verdict"), [
+    (300.0, "write back"), (None, "insufficient data")])
+def test_flushes_that_were_not_sent_keep_a_pool_from_write_back_until_some_are_counted(
+    price_us, verdict
+):
+    drives = [{**result(f"d{i}", 0.3, seed=i), "record_id": "r2"} for i in range(3)]
+    drives[0]["pin_price_us"] = price_us
+    unsent = {
+        **result("d0", 0.3, seed=4), "record_id": "r1", "verdict": "insufficient data",
+        "findings": [{"code": "WCACHE_FLUSH_MISSING", "detail": ""}],
+    }
+    assert pool([unsent, *drives], OPTIONS)["verdict"] == verdict
+
+
 def test_a_drive_that_contradicts_itself_makes_the_pool_contradict_itself():
     verdict, why = odd_one_out(3.0, "conflicting", "WCACHE_CARRYOVER")
     assert verdict == "conflicting"

@@ -8,7 +8,7 @@ from ..core import codec
 from ..core.model import Verdict
 from ..core.options.entries import arms_of
 from ..core.verdict.pooling import in_pool, overruled, pool_drives
-from ..core.verdict.repeated import standing
+from ..core.verdict.repeated import ignoring, standing
 from ..core.verdict.result import Result, withheld_for
 from ..core.verdict.sequential import ratio, rounded
 from .decision import Materiality
@@ -34,7 +34,8 @@ def pool(
     verdict, instead = overruled(
         found.verdict, [(drive.drive_name, drive.verdict, drive.doubts) for drive in drives]
     )
-    unsafe = withheld_for(verdict, list(once.values())) if trial is None else ""
+    seen = [*drives, *ignoring(once.values())]
+    unsafe = withheld_for(verdict, seen) if trial is None else ""
     if unsafe:
         verdict, instead = Verdict.INSUFFICIENT, unsafe
     odd, tail = list(found.odd_drives), found.tail

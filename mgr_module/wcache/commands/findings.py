@@ -32,6 +32,7 @@ from ..core.fleet.foreign_rules import together
 from ..core.model import Cure, Finding, FindingCode, Severity
 from ..core.record import Precondition
 from ..core.text import grouped, typed
+from ..core.verdict.repeated import unsent
 from ..core.verdict.result import Result
 from ..engine.auto_look import stands
 from ..engine.world import World
@@ -213,7 +214,10 @@ def unset(world: World) -> List[Finding]:
 
 
 def results(world: World) -> List[Finding]:
-    """Find what the last experiment of each drive and load point found wrong with the drive."""
+    """Find what the last experiment of each drive and load point found wrong with the drive.
+
+    That no flush reached it stands until one has.
+    """
     latest: Dict[Tuple[str, str, str], Result] = {}
     for result in world.believed_results:
         if result.analysed:
@@ -221,9 +225,13 @@ def results(world: World) -> List[Finding]:
             known = latest.get(key)
             if known is None or known.ended_at_s <= result.ended_at_s:
                 latest[key] = result
+    found = [(one, item) for one in latest.values() for item in one.findings]
+    found += [
+        (one, item) for one in unsent(world.believed_results) for item in one.findings
+        if item.code is FindingCode.FLUSH_MISSING
+    ]
     return list(dict.fromkeys(
-        replace(item, subject=f"{one.hostname} {_name(world, one)}")
-        for one in latest.values() for item in one.findings
+        replace(item, subject=f"{one.hostname} {_name(world, one)}") for one, item in found
     ))
 
 

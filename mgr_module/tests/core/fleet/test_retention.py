@@ -157,6 +157,15 @@ def test_results_that_newer_ones_replaced_go_beyond_a_bound():
     fast = Finding(FindingCode.FLUSH_TOO_FAST, Severity.WARNING, "h0", "0.1 ms")
     same_drive["r0"] = result(0, findings=(fast,))  # what keeps write back from its drive model
     assert "r0" not in surplus({}, {}, same_drive, {}).result_ids
+    # nor one without flushes, however many were too fast since
+    all_fast = {name: replace(one, findings=(fast,)) for name, one in same_drive.items()}
+    unsent = replace(fast, code=FindingCode.FLUSH_MISSING)
+    all_fast["r0"] = result(0, findings=(unsent,))
+    assert "r0" not in surplus({}, {}, all_fast, {}).result_ids
+    drives = named(*(result(n, drive=n) for n in range(BOUNDS.standing + 10)))
+    assert "r0" in surplus({}, {}, drives, {}).result_ids
+    drives["r0"] = replace(drives["r0"], findings=(unsent,))
+    assert "r0" not in surplus({}, {}, drives, {}).result_ids
 
 
 @pytest.mark.parametrize("mine", [

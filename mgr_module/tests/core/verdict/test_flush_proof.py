@@ -73,10 +73,10 @@ def fast_counters(record):
     return synthetic.altered(record, lambda period: replace(period, flush_counters=counters))
 
 
-def still(record, *, writes=100, flushes=0, view=KernelView.WRITE_BACK, paths=1):
+def still(record, *, writes=100, flushes=0, flush_ms=0, view=KernelView.WRITE_BACK, paths=1):
     """The same record, whose disk counted so many writes and flushes in each period."""
     state = DriveState(DeviceCache.WRITE_BACK, view)
-    counters = (FlushCounters(0, 5, 5, 5), FlushCounters(1, 5 + writes, 5 + flushes, 5))
+    counters = (FlushCounters(0, 5, 5, 5), FlushCounters(1, 5 + writes, 5 + flushes, 5 + flush_ms))
 
     def one(period):
         through = period.arm is Arm.B
@@ -178,6 +178,49 @@ def test_commits_and_writes_without_a_flush_are_the_worst_finding(load, ratio):
     assert recommend([result, fine])[0].mode is not CacheMode.WRITE_BACK
     checks = health_checks(results(World(0.0, dict, all_results={result.record_id: result})))
     assert checks["WCACHE_FLUSH_MISSING"]["severity"] == "error"
+
+
+def flushed(record):
+    return still(record, flushes=100, flush_ms=800)
+
+
+def told_of(found):
+    return [item.code for item in results(World(0.0, dict, all_results={
+        item.record_id: item for item in found}))]
+
+
+@pytest.mark.parametrize("load", [BATCH, DEPTH1])
+def test_no_older_verdict_and_nothing_but_counted_flushes_answers_a_flush_that_was_not_sent(load):
+    def at(name, ended_at_s, also, **changes):
+        return replace(
+            measured(load, also=also), record_id=name, ended_at_s=ended_at_s, **changes)
+
+    good, unsent = at("r1", 1.0, flushed), at("r2", 2.0, still)
+    assert recommend([good])[0].mode is CacheMode.WRITE_BACK
+    for later in (
+        (), (at("r3", 3.0, still, pairs=0, findings=()),),
+        (at("r3", 3.0, lambda record: still(record, view=KernelView.WRITE_THROUGH)),),
+        (at("r3", 3.0, flushed, load_point=TRAFFIC),),
+        (at("r3", 3.0, flushed, drive_id="d2"),),
+    ):
+        found = [good, unsent, *later]
+        (advice,) = recommend(found)
+        assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
+        assert f"h1 d0 at {load.short} (WCACHE_FLUSH_MISSING)" in advice.why
+        assert FindingCode.FLUSH_MISSING in told_of(found)
+    found = [good, unsent, at("r3", 3.0, flushed)]
+    assert recommend(found)[0].mode is CacheMode.WRITE_BACK
+    assert FindingCode.FLUSH_MISSING not in told_of(found)
+
+
+@pytest.mark.parametrize("also", [still, lambda record: still(record, flushes=100), flushed])
+def test_what_a_forced_run_has_seen_of_flushes_counts_and_its_latency_does_not(also):
+    good = measured(TRAFFIC, also=flushed)
+    forced = replace(
+        measured(BATCH, also=also), forced=True, hostname="h2", drive_id="d2", ended_at_s=-1.0)
+    (advice,) = recommend([good, forced])
+    assert (advice.mode is None) is bool(codes(forced))
+    assert advice.record_ids == (good.record_id,)
 
 
 @pytest.mark.parametrize(("role", "apart", "found"), [

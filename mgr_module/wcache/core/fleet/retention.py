@@ -14,9 +14,9 @@ from ..change.change import BACK
 from ..change.rollout_state import UNDER_WAY, Rollout
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState
-from ..model import FindingCode
 from ..verdict.recommend import groups
-from ..verdict.result import Result, has_finding
+from ..verdict.repeated import ignoring, unsent
+from ..verdict.result import Result
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,12 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     load, so that a recommendation loses drives evenly and never all of them.  Those that were
     weighed together go together: what is left of them would say something else.
     """
+    # not forgotten for other drives' sake: they keep write back from their drive model
+    gravest = {item.record_id for item in unsent(results.values())}
+    grave = {item.record_id for item in ignoring(results.values())}
     ranked: List[Tuple[int, float, Tuple[str, ...]]] = []
     for items in groups(list(results.values())).values():
-        items.sort(key=lambda r: (-r.ended_at_s, r.record_id))
+        items.sort(key=lambda r: (grave.isdisjoint(r.record_ids), -r.ended_at_s, r.record_id))
         ranked += [(rank, -item.ended_at_s, item.record_ids) for rank, item in enumerate(items)]
     standing: Set[str] = set()
     gone: List[str] = []
@@ -106,9 +109,8 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
         if may_go and len(standing) > bounds.standing:
             gone += names
     others = [item for item in results.values() if item.record_id not in standing]
-    # a flush too fast is not forgotten for other drives' sake: it keeps write back from its model
     others.sort(key=lambda r: (
-        not has_finding(r, FindingCode.FLUSH_TOO_FAST), -r.ended_at_s, r.record_id))
+        r.record_id not in gravest, r.record_id not in grave, -r.ended_at_s, r.record_id))
     return gone + [item.record_id for item in others[bounds.others:]]
 
 

@@ -28,15 +28,15 @@ from ..cluster import ClusterState
 from ..drive.proofs import AcceptedProof, power_cuts_by_model
 from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
+from ..model import CacheMode, DriveModel, DriveReport, LoadPoint, Verdict
 from ..options.entries import CACHE_MODES, OptionTrial, better_mode
 from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened, merged
 from .pooling import POOL_DRIVES_MIN, LoadVerdict, in_pool, pool_drives, pooled
-from .repeated import Standing, standing
-from .result import Estimate, Result, has_finding, withheld_for
+from .repeated import Standing, ignoring, standing
+from .result import Estimate, Result, withheld_for
 
 Wanted = TypeVar("Wanted")
 FEW = " of this model measured; 3 or more are better"
@@ -114,10 +114,8 @@ def recommend(
     for key, group in groups(results).items():
         by_kind[key.kind] += group
         flushing[key.kind.in_any_class] += group
-    for result in results:
-        # nor is it forgotten once the drive was measured again
-        if not result.forced and has_finding(result, FindingCode.FLUSH_TOO_FAST):
-            flushing[result.kind.in_any_class].append(result)
+    for result in ignoring(results):  # nor is it forgotten beside what else was measured
+        flushing[result.kind.in_any_class].append(result)
     own = profiles or {}
     known = {key: merged(tuple(each.values())) for key, each in own.items()}
     cuts = power_cuts_by_model(reports, accepted)

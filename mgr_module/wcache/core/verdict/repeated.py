@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..experiment.run_state import FIRST_LOOK
 from ..loads import MATERIAL_RATIO
-from ..model import LoadPoint, Verdict
+from ..model import FindingCode, LoadPoint, Verdict
 from ..options.entries import OptionTrial, arms_of
 from ..text import many, named, relative
-from .result import ArmSummary, PoolTerm, Result
+from .result import ArmSummary, PoolTerm, Result, has_finding
 from .sequential import DECIDE_ALPHA, SD_FLOOR, Spread, interval, verdict_of
 
 # So many experiments in a row that agree outweigh older ones that they contradict: drives change.
@@ -65,6 +65,31 @@ def standing(results: Sequence[Result], material: float = MATERIAL_RATIO) -> Lis
             )
             by_drive.setdefault(key, []).append(result)
     return [_of_one_drive(found, material) for found in by_drive.values()]
+
+
+def ignoring(results: Iterable[Result]) -> List[Result]:
+    """Those whose flushes keep `write back` from their drive model, whatever else counts.
+
+    Forced ones too: no precondition that is missed hides a flush, or makes it too fast.
+    """
+    found = list(results)
+    return unsent(found) + [r for r in found if has_finding(r, FindingCode.FLUSH_TOO_FAST)]
+
+
+def unsent(results: Iterable[Result]) -> List[Result]:
+    """Those in which no flush reached the drive: of each drive and load the newest.
+
+    It stands until the kernel has counted flushes in a later one at that load, as it must have
+    for their price: neither an older verdict nor one that tells nothing of flushes answers it.
+    """
+    found: Dict[Tuple[str, str, LoadPoint], Result] = {}
+    for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
+        key = (result.hostname, result.drive_id, result.load_point)
+        if has_finding(result, FindingCode.FLUSH_MISSING):
+            found[key] = result
+        elif result.pin_price_us is not None:
+            found.pop(key, None)
+    return list(found.values())
 
 
 def _of_one_drive(found: Sequence[Result], material: float) -> Standing:

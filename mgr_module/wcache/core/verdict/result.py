@@ -42,7 +42,7 @@ from ..model import (
 )
 from ..options.entries import CACHE_MODES, OptionTrial
 from ..record import Record
-from ..text import gained, latency, relative
+from ..text import gained, latency, relative, typed
 
 DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 
@@ -338,9 +338,13 @@ def withheld_for(
         return f"{lost_words(*lost[0][:2])}, so write back is not recommended"
     unsent = [one for one in seen if has_finding(one, FindingCode.FLUSH_MISSING)]
     if unsent:
+        one, load = unsent[0], unsent[0].load_point.short
+        again = typed(
+            "ceph wcache campaign start --scope=host:{} --loads={}", one.hostname, load)
         return (
-            f"no flush reached {unsent[0].drive_name} ({FindingCode.FLUSH_MISSING.value}), so "
-            "write back is not recommended"
+            f"no flush reached {one.drive_name} at {load} ({FindingCode.FLUSH_MISSING.value}), so "
+            "write back is not recommended; once nothing drops them between OSD and drive, "
+            f"measure there again: {again}"
         )
     kept = [
         told for told in power_cuts
