@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import measured, ok, refused, said
+from test_repeated import measured as drive
 from wcache.core import codec
 from wcache.core.errors import WcacheError
-from wcache.core.verdict.foreign import BYTES_MAX, Evidence, checksum, parse
+from wcache.core.verdict.foreign import BYTES_MAX, Evidence, checksum, export, parse
+from wcache.core.verdict.recommend import recommend
 
 ELSEWHERE = "11111111-2222-4333-8444-555555555555"
 NOW_S = 2_000_000.0
@@ -60,6 +62,19 @@ def test_an_export_names_no_host_no_osd_and_no_drive():
 def test_what_was_exported_is_read_again_in_whatever_layout():
     text = ok(measured().command("evidence export"))
     assert parse(text, NOW_S) == parse(json.dumps(json.loads(text), sort_keys=True), NOW_S)
+
+
+@pytest.mark.parametrize("others", [
+    # one of two is decided, the other may be like it
+    [drive("c1.1", 1, 1.25, pairs=8, sd=0.3, drive_id="d2", hostname="h2")],
+    # three so far apart that the mean may be anything
+    [drive(f"c1.{n}", 1, ratio, pairs=8, drive_id=f"d{n}", hostname="h2")
+     for n, ratio in ((1, 1.0), (2, 3000.0))],
+])
+def test_whatever_was_decided_by_drives_that_differ_is_read_again(others):
+    found = [drive("c1.0", 1, 1.5, drive_id="d1"), *others]
+    file = export(ELSEWHERE, recommend(found), found, NOW_S)
+    assert parse(codec.dumps(file), NOW_S) == file
 
 
 def test_an_imported_verdict_is_shown_as_foreign_and_nothing_is_planned_by_it():
@@ -156,7 +171,11 @@ HOSTILE = {
     "no load that says it": codec.dumps(with_verdict(loads=())),
     "a ratio below none": codec.dumps(with_load(ratio=-1.0)),
     "an interval the wrong way round": codec.dumps(with_load(ratio_low=9.0, ratio_high=2.0)),
-    "an interval that does not decide": codec.dumps(with_load(ratio_low=0.5)),
+    "an interval that does not decide": codec.dumps(with_load(ratio_low=0.5, pooled=True)),
+    "an interval of one drive that does not decide": codec.dumps(
+        with_load(ratio_low=0.5, drives=1)),
+    "an interval that says the other": codec.dumps(
+        with_load(ratio=0.5, ratio_low=0.4, ratio_high=0.6, drives=2)),
     "an endless number": codec.dumps(FILE).replace("1000", "1" * 400, 1),
     "too long": " " * BYTES_MAX + codec.dumps(FILE),
     "too deep": "[" * 100_000,

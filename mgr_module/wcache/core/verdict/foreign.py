@@ -139,13 +139,19 @@ def export(
             tuple(
                 ForeignLoad(
                     load.load_point, ModeVerdict(CACHE_MODES.said(load.verdict)),
-                    max(1, load.drives), load.ratio, load.ratio_low, load.ratio_high, load.pooled,
-                    load.next_low, load.next_high,
+                    max(1, load.drives), _in_range(load.ratio), _in_range(load.ratio_low),
+                    _in_range(load.ratio_high), load.pooled, _in_range(load.next_low),
+                    _in_range(load.next_high),
                 ) for load in item.loads
             ),
         ))
     found = Evidence(FORMAT, VERSION, cluster, now_s, tuple(verdicts))
     return replace(found, sha256=checksum(found))
+
+
+def _in_range(figure: Optional[float]) -> Optional[float]:
+    """The ratio as far as a file may have it: few drives that are far apart leave room for any."""
+    return None if figure is None else min(max(figure, 1 / RATIO_MAX), RATIO_MAX)
 
 
 def parse(text: str, now_s: float) -> Evidence:
@@ -206,7 +212,9 @@ def _check_load(name: str, load: ForeignLoad) -> None:
         return
     if low is None or high is None or load.ratio is None or not low <= load.ratio <= high:
         raise MalformedError(f"{name}: {load.verdict.value} without a ratio and its interval")
-    if (low > 1.0) != (load.verdict.meant is Verdict.B) or low <= 1.0 <= high:
+    near, far = (low, high) if load.verdict.meant is Verdict.B else (1 / high, 1 / low)
+    # drives that are not pooled decide by one of them: the widest interval need not say it
+    if (near if load.pooled or load.drives == 1 else far) <= 1.0:
         raise MalformedError(f"{name}: its interval does not say {load.verdict.value}")
 
 
