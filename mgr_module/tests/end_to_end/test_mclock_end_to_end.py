@@ -110,6 +110,23 @@ def test_pgs_that_move_elsewhere_keep_no_capacity_from_being_measured(mgr):
     assert "flag pause is set" in not_begun(mgr, accept_cost=True)
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_forced_measurement_takes_no_place_of_a_good_one_that_holds(mgr, moved):
+    measure(mgr)
+    (before,) = said(mgr, "mclock show")["classes"]
+    if moved:
+        switch(mgr, THROUGH, *mgr.probes)
+    mgr.osd_iops = lambda osd_id, call: 60.0 + call
+    mgr.now_s += 10.0
+    measure(mgr, override="cluster_healthy")
+    for _ in range(2):
+        after = said(mgr, "mclock show")
+        assert [row["forced"] for row in after["measured"]] == [moved] * 3
+        (advice,) = after["classes"]
+        assert advice["models"] == ([] if moved else before["models"])
+        taken_over(mgr)
+
+
 def test_measure_recommend_apply_and_roll_back(mgr):
     mgr.osd_iops = lambda osd_id, call: 300.0 + osd_id + call
     measure(mgr)

@@ -64,6 +64,11 @@ class Measurement:
     iops_max: float = 0.0
     forced: bool = False
 
+    def holds_beside(self, later: Measurement) -> bool:
+        """Whether a later one is of the same drives in the same setting, and was forced."""
+        same = (self.stack, self.setting) == (later.stack, later.setting)
+        return later.forced and not self.forced and same
+
 
 @dataclass(frozen=True)
 class Capacity:

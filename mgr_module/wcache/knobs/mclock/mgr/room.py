@@ -167,7 +167,9 @@ class MclockPlanner(Planner):
 
     def _keep(self, found: Measurement) -> None:
         before = self.measured.get(found.osd_id)
-        if before is not None and before.ended_at_s >= found.ended_at_s:
+        if before is not None and (
+            before.ended_at_s >= found.ended_at_s or before.holds_beside(found)
+        ):
             return
         self._archive.put_later(CAPACITY, found)
         self.measured[found.osd_id] = found
