@@ -20,16 +20,19 @@ from wcache.knobs.options.osds import TIMES_MAX, Refusals, drifted, make_changes
 from wcache.knobs.options.plan import by_admin, by_verdicts
 
 A, B = Verdict.A, Verdict.B
-SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT
+SAME, OPEN, TORN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT, Verdict.CONFLICTING
+FIRST, SECOND = (0.7, 0.8), (1.25, 1.43)  # intervals of which the whole is better for one value
 MODEL = DriveModel("ACME", "HD1", "1.0")
 DEFERRED = "bluestore_prefer_deferred_size_hdd"
 
 
-def verdict(values, says, name="nr_requests", load=LoadPoint.OSD_BENCH_BATCH):
+def verdict(
+    values, says, within=(0.7, 1.43), name="nr_requests", load=LoadPoint.OSD_BENCH_BATCH
+):
     first, second = values.split(",")
     return OptionVerdict(
         OptionTrial(name, first, second), "hdd", str(MODEL), load, False, says,
-        "too few pairs" if says is OPEN else "", 3, 0.75, 0.7, 0.8,
+        "too few pairs" if says is OPEN else "", 3, 0.75, *within,
         "99% of the mean of 3 drives", (),
     )
 
@@ -42,6 +45,9 @@ def verdict(values, says, name="nr_requests", load=LoadPoint.OSD_BENCH_BATCH):
         ("64", [("64,128", B), ("128,256", B)], "256"),
         ("64", [("64,128", B), ("64,256", B), ("128,256", A)], "128"),
         ("64", [("64,256", B), ("64,256", SAME)], "256"),
+        ("64", [("64,256", B), ("64,256", OPEN)], "256"),
+        ("64", [("64,256", B), ("64,256", OPEN, SECOND), ("256,64", OPEN, FIRST)], "256"),
+        ("64", [("64,256", B), ("128,256", TORN), ("64,512", OPEN, FIRST)], "256"),
     ],
 )
 def test_a_value_is_left_for_one_that_was_better_than_it(now, verdicts, value):
@@ -59,6 +65,15 @@ def test_a_value_is_left_for_one_that_was_better_than_it(now, verdicts, value):
         ("64", [("64,256", B), ("64,256", A)], "256 against 64 is better at one load, or"),
         ("64", [("64,128", B), ("128,64", B), ("128,256", B), ("64,256", A)], "64"),
         ("1", [("1,2", B), ("2,3", B), ("3,1", B)], "which of"),
+        ("64", [("64,256", TORN)], "nr_requests=64,256: conflicting"),
+        ("64", [("64,256", TORN), ("128,256", B)], "nr_requests=64,256: conflicting"),
+        ("64", [("64,256", B), ("64,256", TORN)], "worse at another (batch: conflicting)"),
+        ("64", [("64,256", B), ("64,256", OPEN, FIRST)],
+         "worse at another (batch: insufficient data, too few pairs)"),
+        ("64", [("64,256", B), ("256,64", OPEN, SECOND)], "worse at another (batch: insuff"),
+        ("256", [("64,256", A), ("64,256", OPEN, SECOND)], "worse at another (batch: insuff"),
+        ("64", [("64,128", B), ("128,256", B), ("64,256", TORN)], "256 against 64 is better"),
+        ("64", [("64,128", B), ("128,256", B), ("64,256", OPEN, FIRST)], "256 against 64 is"),
     ],
 )
 def test_what_verdicts_do_not_say_is_not_guessed(now, verdicts, why):
@@ -137,7 +152,7 @@ def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False,
     ]
     cluster = make.cluster([make.osd(index, host) for index, host in enumerate(hosts)])
     return make_changes(
-        Asked("p1", "n", by_itself=by_itself, without=without), [verdict(values, says, name)],
+        Asked("p1", "n", by_itself=by_itself, without=without), [verdict(values, says, name=name)],
         reports, cluster, Config(stored), lambda _: default, Refusals(by_itself, plans),
     )
 

@@ -273,3 +273,24 @@ def test_what_one_host_measured_changes_no_option_where_others_have_the_drive_mo
     for asked in ways:
         changes = planner.plan(asked, mgr.engine.world()).changes
         assert {change.hostname for change in changes} == set(HOSTS)
+
+
+@pytest.mark.slow
+def test_a_loss_for_clients_that_one_host_alone_showed_keeps_the_value_everywhere():
+    mgr = compared(a_mgr())
+    assert {change["hostname"] for change in planned(mgr)["changes"]} == set(HOSTS)
+    slow_with(mgr, "mq-deadline", 3.0)
+    said(mgr, "ab", option="scheduler=none,mq-deadline", loads="traffic", scope="host:h0",
+         accept_cost=True)
+    settled(mgr)
+    found = {one["load_point"]: one for one in said(mgr, "option ls")["verdicts"]}
+    assert found["osd_traffic"]["verdict"] == "insufficient data"
+    assert found["osd_traffic"]["ratio_high"] < 0.5
+    world = mgr.engine.world()
+    for by_itself in (False, True):
+        asked = Asked("p2", "nonce", by_itself=by_itself)
+        wanted = mgr.service.planners["options"].plan(asked, world)
+        assert wanted.changes == ()
+        assert "and worse at another (traffic: insufficient data" in wanted.left_alone[0]
+        assert "ceph wcache ab scheduler=none,mq-deadline --scope=host:h1" in wanted.left_alone[0]
+    assert "no longer speak for scheduler mq-deadline" in refused(mgr, "apply", plan_id="p1")

@@ -22,6 +22,7 @@ from typing import (
 
 from ..hardware import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from ..host_report import DriveKind, OfDriveKind
+from ..loads import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from ..options.entries import BY_NAME, OptionTrial
 from ..options.option import Follow
@@ -179,25 +180,24 @@ def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
     """What verdicts about one option of a kind of drive say, where it has a value now.
 
     A value is left for one that was found to be better at some load and worse at none, wherever
-    bcache's dirty data was.  One that was not compared stays: nobody knows what it would gain to
-    leave it.
+    bcache's dirty data was.  A loss counts though it was withheld, or contradicted.  One that was
+    not compared stays: nobody knows what it would gain to leave it.
     """
+    mine = [one for one in verdicts if now in (one.trial.a, one.trial.b)]
     decided = [one for one in verdicts if one.verdict.decided]
-    if not decided:
-        return Choice(why_not="; ".join(dict.fromkeys(
-            f"{one.trial}: {one.words}" + (f", {one.why}" if one.why else "") for one in verdicts
-        )))
-    mine = [one for one in decided if now in (one.trial.a, one.trial.b)]
-    if not mine:
+    if decided and not mine:
         first = decided[0].trial
         return Choice(why_not=(
             f"{now} was not compared: " + typed("ceph wcache ab {}={},{}", first.name, now, first.a)
         ))
-    better = _better(decided)
+    if not any(one in mine for one in decided):
+        return Choice(why_not="; ".join(dict.fromkeys(
+            f"{one.trial}: {_told(one)}" for one in mine or verdicts
+        )))
+    better = _better(verdicts)
     if now not in better:
-        torn = _torn(mine)
-        where = "at one load, or from one starting state, and worse at another"
-        return Choice(why_not=f"{torn} is better {where}" if torn else "")
+        torn = (told for told in _pairs(mine).values() if len(_winners(told)) > 1)
+        return Choice(why_not=_torn(next(torn, [])))
     value, passed = now, {now}
     while value in better:
         above = better[value]
@@ -207,7 +207,8 @@ def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
             return Choice(why_not=f"which of {names} is best is not known: compare them")
         value, told = best[0], above[best[0]]
         passed.add(value)
-    return Choice(value, tuple(told))
+    lost = _pairs(mine).get(tuple(sorted((now, value))), [])
+    return Choice(why_not=_torn(lost)) if now in _winners(lost) else Choice(value, tuple(told))
 
 
 def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
@@ -228,33 +229,59 @@ def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
     )
 
 
+def _told(one: OptionVerdict) -> str:
+    return one.words + (f", {one.why}" if one.why else "")
+
+
 def _winners(verdicts: Iterable[OptionVerdict]) -> Set[str]:
-    return {one.trial.value(one.verdict.arm) for one in verdicts if one.verdict.arm is not None}
+    """The values that are better by one of them: both where that conflicts.
+
+    What its whole interval shows was shown, also where it was withheld since no second host says
+    so, or for what was found on a drive.
+    """
+    found: Set[str] = set()
+    for one in verdicts:
+        low, high = one.ratio_low or 0.0, one.ratio_high
+        if one.verdict is Verdict.CONFLICTING:
+            found |= {one.trial.a, one.trial.b}
+        elif one.verdict.arm is not None:
+            found.add(one.trial.value(one.verdict.arm))
+        elif not one.verdict.decided and low > MATERIAL_RATIO:
+            found.add(one.trial.b)
+        elif not one.verdict.decided and high is not None and high < 1 / MATERIAL_RATIO:
+            found.add(one.trial.a)
+    return found
 
 
-def _pairs(decided: Iterable[OptionVerdict]) -> Dict[Tuple[str, ...], List[OptionVerdict]]:
-    """Those that prefer one of two values, by the two."""
+def _pairs(verdicts: Iterable[OptionVerdict]) -> Dict[Tuple[str, ...], List[OptionVerdict]]:
+    """Those by which one of two values is better, by the two."""
     found: Dict[Tuple[str, ...], List[OptionVerdict]] = defaultdict(list)
-    for one in decided:
-        if one.verdict.arm is not None:
+    for one in verdicts:
+        if _winners([one]):
             found[tuple(sorted((one.trial.a, one.trial.b)))].append(one)
     return found
 
 
-def _better(decided: Iterable[OptionVerdict]) -> Dict[str, Dict[str, List[OptionVerdict]]]:
+def _better(verdicts: Iterable[OptionVerdict]) -> Dict[str, Dict[str, List[OptionVerdict]]]:
     """By value, those that are better, with the verdicts; loads that disagree say nothing."""
     found: Dict[str, Dict[str, List[OptionVerdict]]] = {}
-    for values, told in _pairs(decided).items():
-        winners = _winners(told)
-        if len(winners) == 1:
+    for values, told in _pairs(verdicts).items():
+        winners, decided = _winners(told), [one for one in told if one.verdict.decided]
+        if len(winners) == 1 and decided:
             (winner,), (loser,) = winners, set(values) - winners
-            found.setdefault(loser, {})[winner] = told
+            found.setdefault(loser, {})[winner] = decided
     return found
 
 
-def _torn(mine: Iterable[OptionVerdict]) -> str:
-    """Two values of which each is better at some load, in words."""
-    for values, told in _pairs(mine).items():
-        if len(_winners(told)) > 1:
-            return " against ".join(values)
-    return ""
+def _torn(told: Sequence[OptionVerdict]) -> str:
+    """Two values of which each is better at some load, in words, with what did not decide it."""
+    if not told:
+        return ""
+    values = " against ".join(sorted((told[0].trial.a, told[0].trial.b)))
+    more = "; ".join(
+        f"{one.load_point.short}: {_told(one)}" for one in told if not one.verdict.decided
+    )
+    return (
+        f"{values} is better at one load, or from one starting state, and worse at another"
+        + (f" ({more})" if more else "")
+    )
