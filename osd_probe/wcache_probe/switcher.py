@@ -133,6 +133,26 @@ class Switcher:
                 "damaged",
             )
 
+    def unread(self) -> Dict[str, JournalEntry]:
+        """What entries that cannot be read name (`to_pin`), where they do, by their keys."""
+        _, damaged = self.read_journal()
+        texts = self.journal.read()
+        found = {key: entries.to_pin(key, texts.get(key, "")) for key in damaged}
+        return {key: entry for key, entry in found.items() if entry is not None}
+
+    def refuse_unread(self, entry: JournalEntry) -> None:
+        """Raise ConflictError where one that cannot be read names the domain, or a drive of it.
+
+        Its place in the order is not known, so it counts as later than all others.
+        """
+        for key, other in self.unread().items():
+            if other.domain_id == entry.domain_id or steps.in_both(entry, other):
+                raise ConflictError(
+                    f"{printable(key)} may have changed {entry.domain_id} since, and cannot be "
+                    "read here",
+                    "that goes back first: `wcache-probe status` says what it needs",
+                )
+
     # ---- programs
 
     def drop(self, key: str) -> None:
@@ -211,6 +231,7 @@ class Switcher:
                 f"lease {lease.owner_id} holds {entry.domain_id}",
                 "run `wcache-probe restore --all` first",
             )
+        self.refuse_unread(entry)
         sound, _ = self.read_journal()
         later = [
             item.owner_id for item in sound.values()
@@ -234,7 +255,7 @@ class Switcher:
         try:
             entry = self.entry_at(key)
         except StorageError:
-            entry = entries.to_pin(key, self.journal.read().get(key, ""))
+            entry = self.unread().get(key)
             if entry is None:
                 raise
         if entry is not None and not entry.of_options:
@@ -357,27 +378,11 @@ class Switcher:
                 f"a lease in the journal of another state folder holds {entry.domain_id}",
                 f"end that lease first; if its folder is gone, remove {holder}",
             )
+        self.refuse_unread(entry)
         sound, _ = self.read_journal()
         for other in sound.values():
-            _refuse_renamed(entry, other)
-        known = sound.get(entry.key)
+            steps.refuse_renamed(entry, other)
+        known = self.entry_at(entry.key)
         last = max((item.serial for item in sound.values()), default=0)
         serial = known.serial if known is not None else min(last + 1, INT_MAX)
         self.journal.write(entry.key, entries.encode(replace(entry, serial=serial)))
-
-
-def _refuse_renamed(entry: JournalEntry, other: JournalEntry) -> None:
-    """Raise ConflictError where another entry has a drive of this one as of another domain.
-
-    A LUN that came or went gives the domain of a target another name, and the lock and the marks
-    go by that name: either way back would undo the other.
-    """
-    if other.domain_id == entry.domain_id:
-        return
-    ids = {drive.drive_id for drive in other.drives}
-    for drive in entry.drives:
-        if drive.drive_id in ids:
-            raise ConflictError(
-                f"the journal has {drive.dev_name} as a drive of {other.domain_id} ({other.key})",
-                "that goes back first, by `wcache-probe restore --all` or a rollback",
-            )

@@ -374,5 +374,6 @@ class TaskRunner:
             return self._bring_back(request, prior, EntryKind.ACTION, request.action_id)
         if not prior.known:
             raise lost(request.action_id)
+        self.switcher.refuse_unread(entry)
         done = self.switcher.restore(entry, prior)
         return self._outcome(self.host.prior(entry), done)

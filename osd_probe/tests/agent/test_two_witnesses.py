@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -103,6 +104,22 @@ def test_an_entry_of_another_cluster_is_refused_by_name_and_told(probe):
     probe.run()
     (note,) = probe.mgr.outcome("look").report.journal
     assert (note.key, note.cluster_fsid, note.drives[0].mode) == (key, "other", BACK)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["by its entry", "by the mgr's word"])
+def test_no_rollback_is_made_while_an_entry_of_another_version_names_its_drive(probe, gone):
+    """That may be of a later change, whose way back would undo this one."""
+    known = applied(probe)
+    ((key, text),) = probe.journal.entries.items()
+    later = {**json.loads(text), "owner_id": "p2.0.x", "version": 99}
+    probe.journal.entries["action/p2.0.x"] = json.dumps(later)
+    if gone:
+        del probe.journal.entries[key]
+    kept = dict(probe.journal.entries)
+    outcome = probe.ask(RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    assert "action/p2.0.x may have changed" in outcome.message
+    assert (outcome.restored, probe.mode(OBEYS)) == (False, THROUGH)
+    assert probe.journal.entries == kept
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from prepare_bench import Bank, host_of, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
-from wcache.core.errors import ConflictError
+from wcache.core.errors import ConflictError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.switcher import Switcher
@@ -125,6 +126,73 @@ def test_a_drive_that_a_lease_of_another_state_folder_holds_is_left_to_it(
     assert host.look()[0].mode is WB
     ours.run(domain_id, leased("ours", host.look()))
     assert host.look()[0].mode is WT
+
+
+def of_another_version(journal, key, **changes):
+    """Have a later probe have written an entry; returns its text."""
+    text = json.dumps({**json.loads(journal.read()[key]), "version": 99, **changes})
+    journal.write(key, text)
+    return text
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"serial": 0}, {"domain_id": "it had another name then"}, {"kind": "of later"},
+    {"drives": []},
+])
+def test_an_older_change_is_refused_while_one_of_another_version_stands(host, journal, changes):
+    """It may be the later one, whatever it says: its probe would bring back what it found."""
+    applied(host, journal, "a1", WT, 1.0)
+    applied(host, journal, "a2", WB, 2.0)
+    sound = journal.read()["action/a2"]
+    if "drives" in changes:
+        changes = {"drives": [{"drive_id": "another", "mode": 7}]}  # the domain says it alone
+    text, switcher = of_another_version(journal, "action/a2", **changes), Switcher(host, journal)
+    with pytest.raises(ConflictError, match="action/a2 may have changed") as refused:
+        switcher.restore_key("action/a1")
+    assert "status" in refused.value.advice
+    assert (host.look()[0].mode, journal.read()["action/a2"]) == (WB, text)
+    journal.write("action/a2", sound)
+    switcher.restore_key("action/a2")
+    switcher.restore_key("action/a1")
+    assert (host.look()[0].mode, journal.read()) == (WB, {})
+
+
+@pytest.mark.parametrize("key", ["lease/it had another name then", "action/a1"])
+@pytest.mark.parametrize("change", [leased, turned_on])
+def test_nothing_is_begun_on_a_drive_that_an_entry_of_another_version_names(
+    host, journal, key, change
+):
+    """What it found would be taken for the prior state, and both would say that it is back."""
+    switcher, (drive,) = Switcher(host, journal), host.look()
+    kind, _, name = key.partition("/")
+    domain_id = name if kind == "lease" else drive.domain_id
+    drives = [replace(drive, domain_id=domain_id)]
+    switcher.run(domain_id, leased("L0", drives))
+    text = json.dumps({**json.loads(journal.read()[f"lease/{domain_id}"]), "version": 99})
+    journal.remove(f"lease/{domain_id}")
+    journal.write(key, text)
+    assert host.look()[0].mode is WT
+    with pytest.raises(ConflictError, match=f"{key} may have changed"):
+        switcher.run(drive.domain_id, change("ours", host.look()))
+    assert (host.look()[0].mode, journal.read()) == (WT, {key: text})
+
+
+def test_an_entry_that_cannot_be_read_is_never_written_over(host, journal):
+    entry = entry_of(host, "a1")
+    journal.write(entry.key, "{")
+    with pytest.raises(StorageError, match="action/a1 is damaged"):
+        Switcher(host, journal).run(entry.domain_id, written(entry))
+    assert journal.read() == {entry.key: "{"}
+
+
+def test_one_of_another_version_of_another_drive_keeps_nothing_from_going_back(host, journal):
+    applied(host, journal, "a1", WT, 1.0)
+    drive = {**json.loads(journal.read()["action/a1"])["drives"][0], "drive_id": "another"}
+    other = encode(replace(entry_of(host, "a2"), domain_id="another"))
+    journal.write("action/a2", other)
+    text = of_another_version(journal, "action/a2", drives=[drive])
+    Switcher(host, journal).restore_key("action/a1")
+    assert (host.look()[0].mode, journal.read()) == (WB, {"action/a2": text})
 
 
 def test_a_change_is_not_taken_back_below_a_lease_that_began_after_it(host, journal):

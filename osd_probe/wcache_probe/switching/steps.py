@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Generator, List, Optional, Sequence, Tuple, Type, Union
 
-from wcache.core.drive.journal import JournalEntry
-from wcache.core.errors import DisobeyedError, RefusedError, StorageError, WcacheError
+from wcache.core.drive.journal import JournalEntry, PriorDrive
+from wcache.core.errors import (
+    ConflictError,
+    DisobeyedError,
+    RefusedError,
+    StorageError,
+    WcacheError,
+)
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.options.option import SharedCache
 
@@ -167,3 +173,22 @@ def refuse_others(entry: JournalEntry, drives: Sequence[DriveReport]) -> None:
                 "what the journal has goes back first, by `wcache-probe restore --all` or a "
                 "rollback; then begin anew",
             )
+
+
+def refuse_renamed(entry: JournalEntry, other: JournalEntry) -> None:
+    """Raise ConflictError where another entry has a drive of this one as of another domain.
+
+    A LUN that came or went gives the domain of a target another name, and the lock and the marks
+    go by that name: either way back would undo the other.
+    """
+    for drive in in_both(entry, other) if other.domain_id != entry.domain_id else ():
+        raise ConflictError(
+            f"the journal has {drive.dev_name} as a drive of {other.domain_id} ({other.key})",
+            "that goes back first, by `wcache-probe restore --all` or a rollback",
+        )
+
+
+def in_both(entry: JournalEntry, other: JournalEntry) -> Tuple[PriorDrive, ...]:
+    """The drives of an entry that another one names too."""
+    ids = {drive.drive_id for drive in other.drives}
+    return tuple(drive for drive in entry.drives if drive.drive_id in ids)

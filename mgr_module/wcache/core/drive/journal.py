@@ -197,10 +197,11 @@ def _only(plain: Any, names: Sequence[str]) -> Dict[str, Any]:
 def to_pin(key: str, text: str) -> Optional[JournalEntry]:
     """Find the drives of an entry that cannot be read, to pin them; None where none can be told.
 
-    It is good for pinning alone, which is safe whatever the entry means: nothing is restored by
-    it, and the entry stays.  One of another number may have words that are not known here, and
-    may have changed options of a drive and its mode too: all its drives are pinned.  In one of
-    our number a drive that has options needs no pin, as its mode was not touched.
+    It is good for what is safe whatever the entry means: its drives are pinned, and nothing is
+    begun on them; nothing is restored by it, and it stays.  One of another number may have words
+    that are not known here, and may have changed options of a drive and its mode too: all its
+    drives are pinned.  In one of our number a drive that has options needs no pin, as its mode
+    was not touched.
     """
     try:
         plain = _object_in(text)
