@@ -189,15 +189,16 @@ class TaskRunner:
         """Everything on the host, with what could not be restored so far."""
         lease = self.keeper.lease(self.clock())
         looked = self.host.look()
-        sound, damaged = self.switcher.read_journal()  # what a look outlived is not told any more
+        # what a look outlived is not told any more
+        (sound, damaged), unread = self.switcher.read_journal(), self.switcher.unread()
         drives, unprepared = told_once(looked, {entry.domain_id for entry in sound.values()})
         findings = (
             *self.host.host_findings(), *journal_findings(sound, damaged, lease),
-            *self.not_pinned(sound),
+            *self.not_pinned({**unread, **sound}),
         )
         return HostReport(
             self.identity.hostname, VERSION, drives, (*findings, *unprepared),
-            self.identity.simulated, journal_notes(sound, damaged),
+            self.identity.simulated, journal_notes(sound, damaged, unread),
             power_cuts=self.evidence.power_cuts() if self.evidence else (),
             proofs=self.evidence.own_proofs() if self.evidence else (),
             controllers=self.host.controllers(),

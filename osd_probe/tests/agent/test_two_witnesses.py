@@ -12,6 +12,7 @@ from sim_drives import BACK, OBEYS, THROUGH, Probe, StopNever, hold, lease
 from wcache.core.drive import journal
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior, PriorDoubt, prior_from
+from wcache.core.host_report import JournalNote
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
     AcceptRequest,
@@ -217,3 +218,17 @@ def test_accept_by_hand_shows_first_and_drops_with_yes(tmp_path, capsys):
     assert main(["accept", *folders, "--yes", drive.domain_id]) == 0
     assert state.journal.read() == {}
     assert main(["accept", *folders, drive.domain_id]) == 2
+
+
+def test_an_entry_of_another_version_is_told_by_its_domain_and_so_are_pins_that_fail(probe):
+    applied(probe)
+    ((key, text),) = probe.journal.entries.items()
+    probe.journal.entries[key] = json.dumps({**json.loads(text), "version": 99})
+    probe.journal.entries["action/p9.0.x"] = "{"
+    asked = []
+    probe.runner.not_pinned = lambda entries: asked.append(list(entries)) or ()
+    probe.mgr.ask("look", ReportRequest())
+    probe.run()
+    report = probe.mgr.outcome("look").report
+    assert report.journal == (JournalNote(key, OBEYS), JournalNote("action/p9.0.x", ""))
+    assert asked[-1] == [key]

@@ -70,7 +70,8 @@ class Start:
         return found
 
     def findings(self):
-        return self.pins.findings(self.switcher.read_journal()[0])
+        sound, _ = self.switcher.read_journal()
+        return self.pins.findings({**sound, **self.switcher.unread()})
 
 
 @pytest.mark.slow
@@ -149,6 +150,23 @@ def test_one_whose_entry_is_damaged_is_tried_all_the_same():
     start.tries_s("sda", 600.0)
     assert "pinned now" in start.said[-1]
     assert start.tries_s("sda", 600.0) == []
+
+
+@pytest.mark.parametrize(("names", "subject"), [
+    ({}, "sda"), ({"dev_name": ""}, "wwn-sda"),
+])
+def test_one_of_an_entry_of_another_version_is_told_too(names, subject):
+    start = Start("sda")
+    ((key, text),) = start.journal.read().items()
+    drives = [{**one, **names} for one in json.loads(text)["drives"]]
+    start.journal.write(key, of_another_version(text, drives=drives))
+    start.fails("sda")
+    start.pins.pin([key])
+    (finding,) = start.findings()
+    assert (finding.code, finding.subject) == (FindingCode.NOT_PINNED, subject)
+    start.fails("sda", None)
+    start.tries_s("sda", 100.0)
+    assert start.findings() == ()
 
 
 # ---- the child

@@ -25,9 +25,13 @@ def prior_of_entry(entry: Optional[JournalEntry]) -> Tuple[PriorDrive, ...]:
 
 
 def journal_notes(
-    sound: Mapping[str, JournalEntry], damaged: Mapping[str, str]
+    sound: Mapping[str, JournalEntry], damaged: Mapping[str, str],
+    unread: Mapping[str, JournalEntry],
 ) -> Tuple[JournalNote, ...]:
-    """What the journal holds, for the mgr to compare with what it knows."""
+    """What the journal holds, for the mgr to compare with what it knows.
+
+    `unread` are those of the damaged ones that name their drives.
+    """
     notes = [
         JournalNote(
             entry.key, entry.domain_id, entry.cluster_fsid,
@@ -38,6 +42,7 @@ def journal_notes(
     for key in damaged:
         # the key of a lease's entry names its domain, that of an action's does not
         domain_id = key[len(_LEASE):] if key.startswith(_LEASE) else ""
+        domain_id = unread[key].domain_id if key in unread else domain_id
         notes.append(JournalNote(printable(key), printable(domain_id)))
     return tuple(notes[:NOTES_MAX])
 

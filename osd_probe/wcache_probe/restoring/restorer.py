@@ -225,11 +225,14 @@ class Pins:
         self._take(self.pinner.restore(due, 0.0))
 
     def findings(self, entries: Mapping[str, JournalEntry]) -> Tuple[Finding, ...]:
-        """The pins that are not in place; `entries` is what the journal holds now."""
+        """The pins that are not in place; `entries` is what the journal holds now.
+
+        Those of entries that cannot be read are among them, with the drives that they name.
+        """
         return tuple(
             Finding(
                 FindingCode.NOT_PINNED, Severity.ERROR,
-                printable(", ".join(drive.dev_name for drive in entries[key].drives)),
+                printable(", ".join(one.dev_name or one.drive_id for one in entries[key].drives)),
                 printable(f"{owed.why}; the probe tries again"),
             )
             for key, owed in self._owed.items() if key in entries
