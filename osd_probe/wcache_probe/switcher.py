@@ -129,8 +129,8 @@ class Switcher:
             names = named([*owed, *map(printable, damaged)])
             raise ConflictError(
                 f"the journal has prior states to restore ({names})",
-                "run `wcache-probe restore --all` first; `wcache-probe status` says what is "
-                "damaged",
+                "run `wcache-probe restore --all` first; `wcache-probe status` says what cannot "
+                "be read",
             )
 
     def unread(self) -> Dict[str, JournalEntry]:

@@ -21,7 +21,7 @@ from module_world import (
     start,
     unconsented,
 )
-from prior_world import errors, held_and_lost, wiped
+from prior_world import errors, held_and_lost, unread, wiped
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.model import Transport
 from wcache.core.protocol import (
@@ -253,6 +253,58 @@ def test_no_plan_touches_a_drive_that_is_in_dispute():
     assert all_modes(mgr) == {WB}
     left = said(mgr, "plan")["left_alone"]
     assert any("another-cluster" in line for line in left)
+
+
+LATER = '{"version": 99}'
+
+
+def test_an_entry_of_a_version_that_its_probe_does_not_know_waits_for_that_probe():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    unread(mgr, LATER)
+    (told,) = [f for f in errors(mgr) if f["subject"] == "h1 domain-sda"]
+    assert told["code"] == "WCACHE_RESTORE_FAILED"
+    assert "action/p9.0.abc is of version 99: update its probe" in told["detail"]
+    error = refused(mgr, "apply", errno.EPERM, plan_id=plan_id)
+    assert "h1 domain-sda: journal entry action/p9.0.abc is of version 99" in error
+    assert "drive accept" not in error
+    assert "damaged" not in ok(mgr.command("status"))
+    # what an admin gives up of the domain is not that
+    refused(mgr, "drive accept", errno.ENOENT, hostname="h1", domain_id="domain-sda",
+            accept_cost=True)
+    by_key = {"hostname": "h1", "domain_id": "action/p9.0.abc", "accept_cost": True}
+    assert said(mgr, "drive accept", **by_key)["journal_entries"] == ["action/p9.0.abc"]
+
+
+@pytest.mark.parametrize(("text", "said_of_it"), [
+    ("{", "cannot be read by its probe"), (LATER, "of version 99"),
+])
+def test_an_entry_that_names_no_drive_may_be_of_any_of_its_host(text, said_of_it):
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    unread(mgr, text, domain_id="")
+    error = refused(mgr, "apply", errno.EPERM, plan_id=plan_id)
+    assert "h1 domain-sd" in error
+    assert said_of_it in error
+    assert ("drive accept h1 action/p9.0.abc" in error) is (text == "{")
+    plan = said(mgr, "plan")
+    assert {change["hostname"] for change in plan["changes"]} == {"h2"}
+    assert any(said_of_it in line for line in plan["left_alone"])
+    assert refused(mgr, "agent rm", errno.EPERM, hostname="h1").startswith("h1: journal entry")
+
+
+def test_a_run_that_waits_does_not_begin_beside_an_entry_that_may_be_of_its_drive():
+    mgr = a_mgr()
+    start(mgr, scope="host:h1")
+    unread(mgr, "{", domain_id="")
+    mgr.restart()
+    mgr.engine.tick()
+    mgr.report_all()
+    mgr.settle()
+    assert {*mgr.probes["h1"].modes().values()} == {WB}
+    runs = list(mgr.inside.runs.values())
+    assert all(run.over for run in runs)
+    assert all("may be of any drive there" in run.state.reason for run in runs)
 
 
 @pytest.mark.slow

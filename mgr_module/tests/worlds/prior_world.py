@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 from module_world import WB, WT, said, start
+from wcache.core.drive import journal
+from wcache.core.errors import StorageError
 from wcache.core.host_report import JournalNote, KeptPrior
+from wcache.core.model import Finding, FindingCode, Severity
 
 
 def errors(mgr):
@@ -45,6 +48,27 @@ def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
         return accept(request)
 
     probe._accept = accepted
+    mgr.inside.hosts.reported_at_s.clear()
+    mgr.report_all()
+
+
+def unread(mgr, text, key="action/p9.0.abc", domain_id="domain-sda"):
+    """h1's probe tells of an entry that it cannot read, as its journal words it."""
+    probe = mgr.probes["h1"]
+    real = probe.report
+    try:
+        journal.parse(key, text)
+    except StorageError as error:
+        told = Finding(FindingCode.RESTORE_FAILED, Severity.ERROR, key, error.line())
+
+    def report():
+        found = real()
+        return replace(
+            found, journal=(*found.journal, JournalNote(key, domain_id)),
+            findings=(*found.findings, told),
+        )
+
+    probe.report = report
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
 

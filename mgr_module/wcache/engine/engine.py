@@ -24,6 +24,7 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import OVER, RunSpec, RunState, RunStatus
 from ..core.experiment.stand_in import stand_in, wants_another
 from ..core.fleet.claims import believed
+from ..core.fleet.disputes import on_domains
 from ..core.history import HistoryEntry
 from ..core.jobs import Job
 from .executor import Ports
@@ -351,8 +352,8 @@ class Engine(Orders):
         reports = list(believed(self.hosts.reports.values(), cluster))
         by_others = taken(self.rollouts, self.reserved, lambda: cluster)
         not_now = domains_taken(self.hosts.reports, by_others)
-        for item in self.unrestored.disputes(cluster.fsid):
-            not_now[item.key] = item.why
+        for key, item in on_domains(self.unrestored.disputes(cluster.fsid), self.hosts.reports):
+            not_now[key] = item.why
         for run_id in ended:
             ill = self.runs[run_id]
             campaign = self.campaigns.get(ill.spec.campaign_id)

@@ -25,7 +25,7 @@ from ..core.drive.prior import entry_differs, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.leased_run import BACK
 from ..core.experiment.run import RunMachine
-from ..core.fleet.disputes import Dispute, Key, disputes
+from ..core.fleet.disputes import Dispute, Key, disputes, on_domains
 from ..core.host_report import HostReport
 from ..core.model import DriveState, mode_of
 from ..core.protocol import AcceptRequest, Notice, ReleaseRequest, Request, StateOutcome
@@ -186,7 +186,8 @@ class Unrestored:
         ]
         if not found:
             return []
-        reasons = {i.key: i.why for i in self.disputes(self._shared.view.cluster().fsid)}
+        disputed = self.disputes(self._shared.view.cluster().fsid)
+        reasons = {key: i.why for key, i in on_domains(disputed, self._hosts.reports)}
         for index, (run_id, event) in enumerate(found):
             machine = self._shared.runs[run_id]
             spec = machine.spec

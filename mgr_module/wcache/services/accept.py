@@ -31,13 +31,16 @@ class AcceptService:
     ) -> Dict[str, Any]:
         """`drive accept`: give up what is owed or in dispute of one cache domain.
 
-        A damaged journal entry that names no domain is accepted by its key.
+        A damaged journal entry that names no domain is accepted by its key, and so alone is one
+        of another version: its probe knows what was there.
         """
         engine = self._engine
         with engine.deciding() as (world, orders):
             found = [
                 item for item in world.disputes
-                if item.hostname == hostname and domain_id in (item.domain_id, item.journal_key)
+                if item.hostname == hostname and domain_id in (
+                    item.journal_key, item.journal_key if item.of_version else item.domain_id
+                )
             ]
             pending = world.acceptances.get((hostname, domain_id))
             if not found and pending is not None:

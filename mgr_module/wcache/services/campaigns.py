@@ -31,6 +31,7 @@ from ..core.experiment.period import START_WAIT_S
 from ..core.experiment.run_state import RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import TrySample, cheapest, make_runs
 from ..core.fleet.claims import Age
+from ..core.fleet.disputes import on_domains
 from ..core.hardware import Dirty
 from ..core.history import ADMIN
 from ..core.model import DriveReport, LoadPoint
@@ -289,7 +290,7 @@ def _moved(ready: Ready, now: World, orders: Orders) -> bool:
         return True
     hosts = {run.hostname: now.reports[run.hostname] for run in runs}
     there = replace(now, reports=hosts)
-    disputed, new = {item.key for item in there.disputes}, {*there.of_plans}
+    disputed, new = {key for key, _ in on_domains(there.disputes, hosts)}, {*there.of_plans}
     new.difference_update(before.of_plans if new else ())
     return any(
         (run.hostname, domain_id) in new or (run.toggles and (run.hostname, domain_id) in disputed)

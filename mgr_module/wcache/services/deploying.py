@@ -362,7 +362,7 @@ def _stays(
     owed = [item for item in world.disputes if item.hostname == hostname]
     if owed:
         raise RefusedError(
-            f"{hostname} {owed[0].domain_id}: {owed[0].why}",
+            f"{hostname} {owed[0].domain_id}".strip() + f": {owed[0].why}",
             "see `ceph wcache status`; --host-is-gone forgets the host all the same",
         )
     if stays:

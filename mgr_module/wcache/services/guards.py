@@ -8,7 +8,7 @@ from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.experiment.campaign import OWN_NAMES, Campaign, parse_loads
 from ..core.fleet.claims import how_to_name, speaking_for
-from ..core.fleet.disputes import Dispute, Key
+from ..core.fleet.disputes import Dispute, Key, on_domains
 from ..core.jobs import Holding, Touched
 from ..core.options.entries import parse_trial
 from ..core.options.option import Place
@@ -278,15 +278,18 @@ def _reported_by_others(world: World, hosts: Set[str], keys: Iterable[str]) -> D
 
 def disputed_domains(world: World) -> Dict[Key, str]:
     """By host and cache domain, why nothing is begun there."""
-    return {item.key: f"{item.why}; {_cure(item)}" for item in world.disputes}
+    return {
+        key: f"{item.why}; {_cure(item)}"
+        for key, item in on_domains(world.disputes, world.reports)
+    }
 
 
 def require_settled(world: World, domains: Iterable[Key]) -> None:
     """Nothing is begun where what was there before is owed, lost or in dispute."""
     wanted = set(domains)
-    for item in world.disputes:
-        if item.key in wanted:
-            raise RefusedError(f"{item.hostname} {item.domain_id}: {item.why}", _cure(item))
+    for key, item in on_domains(world.disputes, world.reports):
+        if key in wanted:
+            raise RefusedError(f"{item.hostname} {key[1]}: {item.why}", _cure(item))
     unknown = sorted({hostname for hostname, _ in wanted} - world.journal_known)
     if unknown:
         raise NotReadyError(
@@ -296,7 +299,10 @@ def require_settled(world: World, domains: Iterable[Key]) -> None:
 
 
 def _cure(item: Dispute) -> str:
-    accept = typed("ceph wcache drive accept {} {}", item.hostname, item.domain_id)
+    if item.of_version:
+        return "the entry stays until then"
+    of = item.domain_id or item.journal_key
+    accept = typed("ceph wcache drive accept {} {}", item.hostname, of)
     if not item.lost:
         return (
             "wait until its probe has restored it, or see `wcache-probe restore --all`; a drive "

@@ -37,6 +37,29 @@ def test_what_is_owed_to_other_domains_stays(tmp_path, capsys, named):
     assert sorted(journal.read()) == others[:2]
 
 
+@pytest.mark.parametrize(("text", "said"), [
+    ('{"version": 99}', f"p1 is of version 99, and {JOURNAL_VERSION} is known here: update this"),
+    ('{"version": 1}', f"p1 is of version 1, and {JOURNAL_VERSION} is known here: update this"),
+    ("{", "p1 is damaged"), ("{}", "p1 cannot be read (it has no version"),
+])
+def test_no_admin_is_told_to_give_up_what_another_version_can_bring_back(
+    tmp_path, capsys, text, said
+):
+    folders = ["--state-dir", str(tmp_path / "state"), "--run-dir", str(tmp_path / "run")]
+    journal = StateFolder(folders[1], folders[3]).journal
+    journal.write("action/p1", text)
+    assert main(["status", *folders]) == 1
+    told = capsys.readouterr().out
+    assert f"cannot be read: journal entry action/{said}" in told
+    assert main(["restore", *folders, "--action", "p1"]) == 2
+    told += capsys.readouterr().err
+    assert said in told
+    known = "version" not in said or "no version" in said
+    assert ("wcache-probe accept action/p1" in told) is known
+    assert ("damaged" in told) is (text == "{")
+    assert journal.read() == {"action/p1": text}
+
+
 def test_nothing_is_given_up_behind_the_back_of_a_running_probe(tmp_path, capsys):
     """It holds leases by what its journal says, and would take their drives for free."""
     folders = ["--state-dir", str(tmp_path / "state"), "--run-dir", str(tmp_path / "run")]

@@ -51,7 +51,7 @@ def status(state: StateFolder, style: str) -> int:
     heads = ("WHY", "ID", "DRIVES", "BEFORE", "SINCE (UTC)")
     print(table(heads, rows) if rows else "the journal is empty: nothing is held or applied")
     for line in damaged.values():
-        print(f"damaged: {line}")
+        print(f"cannot be read: {line}")
     return 1 if damaged else 0
 
 

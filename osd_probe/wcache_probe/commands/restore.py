@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.codec import parse_json
-from wcache.core.drive.journal import EntryKind, JournalEntry
+from wcache.core.drive.journal import EntryKind, JournalEntry, of_version
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import (
     ConflictError,
@@ -277,10 +277,9 @@ def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], D
     if action:
         key = f"{EntryKind.ACTION.value}/{action}"
         if key in damaged:
-            raise NotFoundError(
-                damaged[key], "put the drive right by hand, then "
-                + typed("wcache-probe accept {}", key),
-            )
+            by_hand = "put the drive right by hand, then " + typed("wcache-probe accept {}", key)
+            other = damaged[key].startswith(of_version(printable(key)))
+            raise NotFoundError(damaged[key], "" if other else by_hand)
         if key not in sound:
             raise NotFoundError(
                 f"no change with the action id {action} is in the journal",

@@ -149,9 +149,11 @@ def parse(key: str, text: str) -> JournalEntry:
     try:
         entry = versions.loads(JournalEntry, text, bytes_max=ENTRY_BYTES_MAX, what="it")
     except VersionError as error:
+        number = versions.number_in(_object_in(text))
         raise StorageError(
-            f"journal entry {key} cannot be read ({error.message})",
-            "run `wcache-probe restore --all` of the version that wrote it",
+            f"{of_version(key)}{number}, and {JOURNAL_VERSION} is known here" if number
+            else f"journal entry {key} cannot be read ({error.message})",
+            "update this probe, or run the one that wrote it; the entry stays until then",
         ) from None
     except WcacheError as error:
         raise StorageError(
@@ -159,6 +161,11 @@ def parse(key: str, text: str) -> JournalEntry:
             "restore the drive by hand, then remove the entry",
         ) from None
     return entry
+
+
+def of_version(key: str) -> str:
+    """How a probe begins to tell of an entry of another version; its number follows."""
+    return f"journal entry {key} is of version "
 
 
 def frozen(text: str) -> FrozenEntry:

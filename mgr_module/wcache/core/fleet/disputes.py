@@ -8,11 +8,11 @@ admin can settle that, by taking the drive as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ..change.change import TOUCHED, Change, ChangeStatus
 from ..change.rollout_state import UNDER_WAY, Rollout
-from ..drive.journal import EntryKind
+from ..drive.journal import EntryKind, of_version
 from ..drive.prior import PriorDoubt
 from ..experiment.osd_option import NONE, by_hand
 from ..experiment.run_state import OVER, RunState, RunStatus
@@ -42,6 +42,7 @@ class Dispute:
     journal_key: str = ""
     told_back: bool = False
     of_osd: bool = False  # an option of an OSD, of which no probe knows
+    of_version: str = ""  # the number of a journal entry that its probe does not know
 
     @property
     def key(self) -> Key:
@@ -76,9 +77,10 @@ def disputes(
     for hostname, report in reports.items():
         for note in report.journal if hostname not in moving else ():
             key, now = (hostname, note.domain_id), hostname in fresh
-            why, lost = "", True
+            why, lost, version = "", True, ""
             if not note.drives:
-                why = f"journal entry {note.key} is damaged"
+                why, version = _unread(note, report)
+                lost = not version
             elif note.cluster_fsid not in ("", cluster_fsid):
                 why = f"journal entry {note.key} is of cluster {note.cluster_fsid}"
             elif note.key.startswith(_ACTION):
@@ -90,9 +92,36 @@ def disputes(
                 why, lost = f"journal entry {note.key} is of no lease of this mgr", False
             if why and key not in held:
                 found.append(
-                    Dispute(hostname, note.domain_id, why, lost, journal_key=note.key)
+                    Dispute(
+                        hostname, note.domain_id, why, lost, journal_key=note.key,
+                        of_version=version,
+                    )
                 )
     return tuple(found)
+
+
+def on_domains(
+    found: Iterable[Dispute], reports: Mapping[str, HostReport]
+) -> Iterator[Tuple[Key, Dispute]]:
+    """Each with the cache domains that it is of: an entry that names none may be of any there."""
+    for item in found:
+        ids = {item.domain_id}
+        if item.journal_key and not item.domain_id:
+            ids |= {drive.domain_id for drive in reports[item.hostname].drives}
+        for domain_id in sorted(ids):
+            yield (item.hostname, domain_id), item
+
+
+def _unread(note: JournalNote, report: HostReport) -> Tuple[str, str]:
+    """Why an entry is not read; and its number, where its probe says that it knows another one."""
+    begins = of_version(note.key)
+    told = (one.detail for one in report.findings if one.subject == note.key)
+    found = next((text[len(begins):] for text in told if text.startswith(begins)), "")
+    version = found.partition(",")[0]
+    if version:
+        return f"{begins}{version}: update its probe, or run the one that wrote it", version
+    anywhere = "" if note.domain_id else ", and may be of any drive there (DOMAIN is its key)"
+    return f"journal entry {note.key} cannot be read by its probe{anywhere}", ""
 
 
 def _domains(states: Iterable[RunState], statuses: Collection[RunStatus]) -> Set[Key]:
