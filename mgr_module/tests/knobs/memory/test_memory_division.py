@@ -2,10 +2,16 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mgr_fakes.memory import cache_bytes
+from wcache.core.config_database import Config
+from wcache.knobs.memory.advice import _by_rule
 from wcache.knobs.memory.curve import Curve, Point, Share, divide
+from wcache.knobs.memory.facts import Facts
 from wcache.knobs.memory.reading import (
     GIB,
     STEP_BYTES,
@@ -152,3 +158,44 @@ def test_what_all_osds_get_by_the_rule_fits_beside_what_cephadm_assumes(name):
 
 def test_a_probe_in_a_container_costs_its_host_a_gib_of_targets():
     assert others_bytes({"container": 1}) - others_bytes({}) == GIB
+
+
+LIMITS = MemoryOptions()
+HERE = Facts((), Config(()), LIMITS)
+NOTHING = Curve((Point(0, 0.0, 0.0, 0.0, 0.0),))
+
+
+def by_rule(shares, room_bytes):
+    room = replace(room_of(0, 0, LIMITS), osds_bytes=room_bytes)
+    return _by_rule(HERE, shares, room, LIMITS.memory_ceiling)
+
+
+def require_room(shares, room_bytes, divided):
+    """What a division gives in all is within the room; where nothing fits it gives no more."""
+    classes, fits = divided
+    had = sum(share.osds * share.now_bytes for share in shares)
+    gets = sum(item.osds * item.target_bytes for item in classes)
+    assert gets <= (room_bytes if fits else had)
+
+
+@pytest.mark.parametrize(("now_gib", "then_gib"), [
+    ((6, 1), (6, 2)),  # who has more keeps it, and the other gets what that leaves
+    ((6.5, 1), (4, 4)),  # which is less than the least
+    ((7, 4), (4, 4)),  # more than there is
+    ((3, 4.5), (3.5, 4.5)),
+])
+def test_by_the_rule_the_rest_gets_what_those_leave_who_have_more(now_gib, then_gib):
+    shares = [Share(f"c{i}", 2, int(now * GIB), NOTHING) for i, now in enumerate(now_gib)]
+    classes, fits = by_rule(shares, 16 * GIB)
+    assert fits
+    assert tuple(item.target_bytes / GIB for item in classes) == then_gib
+
+
+SIZES = st.integers(GIB, 8 * GIB)
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), SIZES), min_size=1, max_size=4),
+       st.integers(0, 300 * GIB))
+def test_what_is_given_by_the_rule_fits(osds, room_bytes):
+    shares = [Share(f"c{i}", each, now, NOTHING) for i, (each, now) in enumerate(osds)]
+    require_room(shares, room_bytes, by_rule(shares, room_bytes))

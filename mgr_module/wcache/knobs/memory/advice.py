@@ -238,16 +238,28 @@ def _measured(
         shares, room.osds_bytes, floor_bytes=facts.limits.least_target_bytes, ceiling_bytes=ceiling
     )
     now = {share.device_class: share.now_bytes for share in shares}
-    given = sum(share.osds * share.now_bytes for share in shares)
     fits = chosen is not None
-    targets = chosen if chosen is not None else dict.fromkeys(now, facts.limits.least_target_bytes)
+    targets = chosen if chosen is not None else _unfit(facts, shares, room)
     before = sum(share.curve.at(share.now_bytes).wait for share in shares)
     after = sum(share.curve.at(targets[share.device_class]).wait for share in shares)
     osds = sum(share.osds for share in shares)
-    within = all(n <= ceiling for n in now.values()) and given <= room.osds_bytes
+    within = all(n <= ceiling for n in now.values()) and _given(shares) <= room.osds_bytes
     if within and before - after < max(GAIN_MIN * before, WAIT_MIN * osds):
         targets = now
     return [_words(share, targets[share.device_class]) for share in shares], fits
+
+
+def _given(shares: Sequence[Share]) -> int:
+    return sum(share.osds * share.now_bytes for share in shares)
+
+
+def _unfit(facts: Facts, shares: Sequence[Share], room: Room) -> Dict[str, int]:
+    """Where not even the least fits nobody gets more, and all go down to it if they are beyond."""
+    within = _given(shares) <= room.osds_bytes
+    return {
+        share.device_class: share.now_bytes if within
+        else min(share.now_bytes, facts.limits.least_target_bytes) for share in shares
+    }
 
 
 def _words(share: Share, target: int) -> ClassAdvice:
@@ -275,21 +287,36 @@ def _words(share: Share, target: int) -> ClassAdvice:
 def _by_rule(
     facts: Facts, shares: Sequence[Share], room: Room, ceiling: int
 ) -> Tuple[List[ClassAdvice], bool]:
-    """The same for each OSD, and no more than Ceph's default: more has to be proven."""
-    osds = sum(share.osds for share in shares)
+    """The same for each OSD, and no more than Ceph's default: more has to be proven.
+
+    What fits is left as it is, where the rule would only take from it; others share the rest.
+    """
     limits = replace(facts.limits, memory_ceiling=min(ceiling, TARGET_BYTES_DEFAULT))
-    each = equal_split(room, osds, limits)
-    fits = each * osds <= room.osds_bytes
-    given = sum(share.osds * share.now_bytes for share in shares)
-    step = each // STEP_BYTES * STEP_BYTES
+
+    def each(some: Sequence[Share], left_bytes: int) -> int:
+        """The step that each of their OSDs gets; 0 where that would be less than the least."""
+        osds = sum(share.osds for share in some)
+        target = equal_split(replace(room, osds_bytes=left_bytes), osds, limits)
+        target = max(target // STEP_BYTES * STEP_BYTES, limits.least_target_bytes)
+        return target if target * osds <= left_bytes else 0
+
+    rest, left_bytes = sorted(shares, key=lambda share: share.now_bytes), room.osds_bytes
+    step, within = each(rest, left_bytes), _given(shares) <= left_bytes
+    fits = step > 0
+    while within and step and rest and rest[-1].now_bytes >= step:
+        left_bytes -= _given([rest.pop()])
+        step = each(rest, left_bytes)
+    if not step:  # they would not have the least: all get the same
+        rest, step = list(shares), each(shares, room.osds_bytes)
+    targets = {share.device_class: share.now_bytes for share in shares}
+    targets.update({share.device_class: step for share in rest})
+    if not fits:
+        targets = _unfit(facts, shares, room)
     found = []
     for share in shares:
-        # what fits is left as it is, where the rule would only take from it
-        keep = given <= room.osds_bytes and share.now_bytes >= step
-        target = share.now_bytes if keep else max(step, facts.limits.least_target_bytes)
-        stays = target == share.now_bytes
+        target = targets[share.device_class]
         change = (
-            f"stays at {amount(target)}" if stays
+            f"stays at {amount(target)}" if target == share.now_bytes
             else f"{amount(share.now_bytes)} to {amount(target)}"
         )
         words = (
