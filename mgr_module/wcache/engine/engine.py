@@ -55,7 +55,8 @@ class Engine(Orders):
 
     What this file defines takes the lock, and is for others; what it inherits is for whoever has
     the lock.  `ports`, `clock`, `wake` (there is something to do: the next tick comes at once),
-    `config`, `kept_blocks` and, before anything is loaded, `trial_kinds` are for anybody.
+    `config`, `kept_blocks` and, before anything is loaded, `trial_kinds` and `objections` are for
+    anybody.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class Engine(Orders):
             trouble=self.archive.trouble(), store_error=self.persistence.error,
             unreadable=dict(self.archive.unreadable), unticked_s=now_s - self.ticked_at_s,
             config=config.config, config_read_at_s=config.read_at_s, config_error=config.error,
+            objections=self.objections,
         )
         return world
 

@@ -46,7 +46,7 @@ from .storing.audit_log import AuditLog, traced
 from .under_way import Shared, touched_by_run
 from .unrestored import Unrestored
 from .watchdog import Watchdog
-from .world import World
+from .world import Objection, World
 
 T = TypeVar("T")
 
@@ -98,6 +98,7 @@ class Executor(Shared):
         )
         self.questions = OsdQuestions(self.post_event)
         self.trial_kinds = self.questions.kinds
+        self.objections: Dict[str, Objection] = {}  # of knobs, by their names
         self.osd_options = OsdOptionTasks(ports.osd_options, ports.view, self.post_event)
         self.config = ConfigWatch(
             database=ports.database, clock=clock, post_event=self.post_event, note=note,

@@ -50,6 +50,8 @@ from .under_way import Rollouts, Runs, domains_taken, leased, open_jobs, taken
 
 __all__ = ["Once", "World"]
 T = TypeVar("T")
+# See Planner.objection.
+Objection = Callable[[Rollout, bool, Any], str]
 
 
 class Once(Generic[T]):
@@ -125,6 +127,7 @@ class World:
     config_read_at_s: Optional[float] = None
     config_error: str = ""
     blocked: Mapping[str, Blocked] = field(default_factory=dict)
+    objections: Mapping[str, Objection] = field(default_factory=dict)
     awaited_until_s: Mapping[str, float] = field(default_factory=dict)
 
     @Once
@@ -256,6 +259,11 @@ class World:
             (m.state for m in self.runs.values()), self.plans, self.reports, self.cluster.fsid,
             self.reported_at_s,
         )
+
+    def objection(self, rollout: Rollout, back: bool = False) -> str:
+        """Why a knob is against what is left of a plan, or against its way back; else ""."""
+        found = (against(rollout, back, self) for against in self.objections.values())
+        return next(filter(None, found), "")
 
     @property
     def plans(self) -> Sequence[Rollout]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Optional, Protocol, Sequence, Tuple, Union
 
 from .. import codec
 from ..config_database import EDITS_MAX, ConfigEdit
@@ -70,6 +70,9 @@ class Verdicts(Protocol):
     @property
     def option_verdicts(self) -> Sequence[OptionVerdict]:
         """What is known of options' values."""
+
+    def objection(self, rollout: Any, back: bool = False) -> str:
+        """Why a knob is against what is left of a plan, or against its way back; else ""."""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,8 @@ def reasons(
     if changes is None:
         changes = [one for one in rollout.changes if one.status is ChangeStatus.PLANNED]
     told = moved(rollout, reports, cluster, changes).values()
-    return [*told, *verdicts_moved(changes, verdicts)]
+    against = filter(None, [verdicts.objection(rollout)])
+    return [*told, *verdicts_moved(changes, verdicts), *against]
 
 
 def moved(

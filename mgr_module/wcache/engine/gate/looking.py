@@ -77,7 +77,7 @@ class Looking:
     ) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
         machine = machine.looking_ahead(cluster)
-        fallen = self._fallen(machine.coming, verdicts)
+        fallen, _ = self._fallen(machine, machine.coming, verdicts)
         return (*self._missed(machine, cluster, self._in_the_way(machine, cluster)), *fallen)
 
     def _missed(
@@ -183,9 +183,9 @@ class Looking:
         detail = "; ".join((*cluster.sick, *_ill(machine, cluster), *shared))
         moved = self._moved(machine, cluster)
         if not groups:
-            fallen = self._fallen(coming, self._verdicts)
+            fallen, why = self._fallen(machine, coming, self._verdicts)
             seen = (*missed, *fallen)
-            done(events.ClusterSeen(seen, detail=detail, moved=moved, later=later))
+            done(events.ClusterSeen(seen, detail=detail, moved=moved or why, later=later))
             return
         # benches are compared with the same OSD's own, before the change
         by_load = machine.rollout.gate.by_load and machine.wants_controls
@@ -202,9 +202,9 @@ class Looking:
             if upgrade and Precondition.NO_UPGRADE not in missed:
                 more.append(Precondition.NO_UPGRADE)
             # here, where nobody waits for the engine's lock
-            more += self._fallen(coming, self._verdicts_later)
-            seen = (*missed, *more)
-            done(events.ClusterSeen(seen, together, controls, detail, moved, later, beside))
+            fallen, why = self._fallen(machine, coming, self._verdicts_later)
+            seen, said = (*missed, *more, *fallen), moved or why
+            done(events.ClusterSeen(seen, together, controls, detail, said, later, beside))
 
         self._stops.ask(asked, answered)
 
@@ -251,20 +251,27 @@ class Looking:
         found = preconditions.moved(machine.rollout, hosts.reports, cluster, coming)
         return next(iter(found.values()), "")
 
-    def _fallen(self, coming: Sequence[Change], verdicts: Said) -> Tuple[Precondition, ...]:
+    def _fallen(
+        self, machine: RolloutMachine, coming: Sequence[Change], verdicts: Said
+    ) -> Tuple[Tuple[Precondition, ...], str]:
         """VERDICT_STANDS where what comes next is no longer what verdicts speak for.
 
-        Where nobody can say, it does not stand.
+        PLAN_STANDS where a knob is against what is left, and why.  Where nobody can say, the
+        verdict does not stand.
         """
         if not coming:
-            return ()
+            return (), ""
+        moved, against = [], ""
         try:
-            moved = preconditions.verdicts_moved(coming, verdicts())
+            said = verdicts()
+            moved = preconditions.verdicts_moved(coming, said)
+            against = said.objection(machine.rollout)
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._shared.log.exception("the verdicts could not be asked for")
-            moved = [repr(error)]
-        return (Precondition.VERDICT_STANDS,) if moved else ()
+            moved.append(repr(error))
+        fallen = (Precondition.VERDICT_STANDS,) if moved else ()
+        return (*fallen, *((Precondition.PLAN_STANDS,) if against else ())), against
 
     def _heard(self, machine: RolloutMachine) -> bool:
         """Whether the probe that makes the change is heard, and most of the others."""

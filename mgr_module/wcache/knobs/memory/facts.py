@@ -71,6 +71,14 @@ class OsdFacts:
         read = self.reading
         return read.target_bytes if read and read.target_bytes else TARGET_BYTES_DEFAULT
 
+    def target_by(self, config: Config) -> int:
+        """What it goes by as soon as it has what the mons have."""
+        entry, read = config.of_osd(self.osd, TARGET), self.reading
+        if entry is None:
+            return TARGET_BYTES_DEFAULT if read and read.source == "mon" else self.target_bytes
+        told = self.told_source is not None or entry.number is None
+        return self.target_bytes if told else int(entry.number or 0)
+
     @property
     def told_source(self) -> Optional[Tuple[Source, str]]:
         """Where its target is from by its own word; None where that is what the mons say."""

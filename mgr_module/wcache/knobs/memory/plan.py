@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ...core.change.change import Change
 from ...core.change.rollout_state import Rollout
 from ...core.change.waves import growing
-from ...core.config_database import ConfigEdit, OsdValue
+from ...core.config_database import Config, ConfigEdit, Entry, OsdValue, same, values_of
 from ...core.setting.config_setting import ConfigSetting, sample
-from ...core.text import named, typed
+from ...core.text import amount, named, typed
 from ..knob import CHANGES_MAX, Asked, Wanted
-from .advice import GroupAdvice
+from .advice import UNHEARD, GroupAdvice
 from .facts import (
     LABELS,
     OPT_OUT_LABEL,
@@ -67,6 +67,40 @@ def make_changes(
         return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
                                   "of one plan: narrow it with --scope"))
     return Wanted(tuple(changes), tuple(left if changes or left else _staying(asked, groups)))
+
+
+def overfull(facts: Facts, edits: Iterable[ConfigEdit]) -> Dict[str, str]:
+    """By host, that it would give its OSDs more by these edits, and more than it has for them."""
+    last = {edit.key: edit for edit in edits}
+    after = facts.config.after(last.values())
+    found = {}
+    for host in facts.hosts if last else ():
+        then, room = sum(item.target_by(after) for item in host.osds), host.room
+        if then > (room.osds_bytes if room else 0) and then > sum(
+            item.target_by(facts.config) for item in host.osds
+        ):
+            found[host.name] = f"host {host.name} would give its OSDs {amount(then)}, and " + (
+                f"has {amount(room.osds_bytes)} for them" if room else UNHEARD
+            )
+    return found
+
+
+def hosts_of(changes: Iterable[Change], facts: Facts) -> Set[str]:
+    """The machines of the OSDs that these may concern."""
+    sections = {edit.who for change in changes for edit in change.edits}
+    named_by = Config(Entry(who, TARGET, "") for who in sections)
+    return {
+        host.name for host in facts.hosts
+        if any(named_by.of_osd(item.osd, TARGET) for item in host.osds)
+    }
+
+
+def back_edits(changes: Iterable[Change], config: Config) -> List[ConfigEdit]:
+    """What takes these changes back, the last one first; what others have set since stays."""
+    edits = [edit for change in changes for edit in change.edits]
+    now = zip(edits, values_of(edits, config))
+    ours = {edit.key for edit, value in now if same(value, edit.value)}
+    return [edit.inverse for edit in reversed(edits) if edit.key in ours]
 
 
 def _staying(asked: Asked, groups: Sequence[GroupAdvice]) -> List[str]:

@@ -207,7 +207,10 @@ def _require_set(world: World, rollout: Rollout, again: str) -> None:
 
 
 def require_latest(world: World, rollout: Rollout) -> None:
-    """A later plan on the same drive keeps the state that this one left: it goes first."""
+    """A later plan on the same drive keeps the state that this one left: it goes first.
+
+    So does what a knob knows to rest on it.
+    """
     mine = {key for change in rollout.touched for key in change.setting.touches}
     for other in world.plans:
         later = plan_order(other.plan_id) > plan_order(rollout.plan_id)
@@ -217,6 +220,9 @@ def require_latest(world: World, rollout: Rollout) -> None:
                 f"plan {other.plan_id} changed drives of {rollout.plan_id} after it",
                 f"roll back {other.plan_id} first",
             )
+    against = world.objection(rollout, back=True)
+    if against:
+        raise ConflictError(f"plan {rollout.plan_id} is not rolled back: {against}")
 
 
 def plan_order(plan_id: str) -> Tuple[int, str]:

@@ -100,6 +100,14 @@ class Planner(Protocol):
         """
         return None
 
+    def objection(self, rollout: Rollout, back: bool, world: World) -> str:
+        """Why what is left of a plan must not be made, or its way `back` not be gone; else "".
+
+        Asked before a plan begins, before each step and before a rollback, of those that are in
+        the engine's `objections`.
+        """
+        return ""
+
     def findings(self, world: World) -> Sequence[Finding]:
         """What is wrong now with what the knob is about; quick, since each `status` asks."""
         return ()

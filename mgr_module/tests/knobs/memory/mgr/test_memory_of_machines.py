@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
+from memory_world import GIB, TARGET, a_mgr, settled_caches, to_its_end, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
-from module_world import change_osd, said
+from module_world import change_osd, ok, refused, said, until
+from wcache.core.hardware import HostMemory
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 RAM_BYTES = int(7.8 * GIB)
 
@@ -114,3 +116,95 @@ def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
         for edit in change["edits"]:
             if edit["who"] == "osd/host:h1/class:ssd":
                 assert float(edit["value"]) <= 2 * GIB
+
+
+def to_be_divided(ram_gib):
+    """One machine with 4 GiB for each of two OSDs, of which class hdd gains from 6 GiB."""
+    mgr = a_mgr(hosts=1, ram_bytes=ram_gib * GIB)
+    mgr.memory.facts.results = (TrialResult(
+        "t1", "hdd", mgr.now_s, 4 * GIB, 6 * GIB, (0,), 100.0, 0.5, 0.45, 0.55, TrialVerdict.GAIN,
+    ),)
+    settled_caches(mgr)
+    return mgr
+
+
+def an_osd_more(mgr):
+    osd = replace(make.osd(2, "h0"), device_class="hdd", location=(("host", "h0"),))
+    mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 2: osd})
+    mgr.osd_memory.osds[2] = LruOsd(uniform(6 * GIB, 40e6))
+
+
+def less_memory(mgr):
+    (probe,) = mgr.probes.values()
+    probe.memory = HostMemory(probe.memory.total_bytes * 11 // 18)
+    mgr.inside.hosts.reported_at_s.clear()
+    mgr.report_all()
+
+
+def given(mgr):
+    return sum(map(mgr.osd_memory.target_of, mgr.osd_memory.osds)) / GIB
+
+
+@pytest.mark.parametrize(("happens", "why"), [
+    (an_osd_more, "host h0 would give its OSDs 16.0 GiB, and has 14.4 GiB for them"),
+    (less_memory, "host h0 would give its OSDs 10.0 GiB, and has 8.8 GiB for them"),
+])
+def test_a_plan_of_more_than_its_host_has_by_now_is_not_begun(happens, why):
+    mgr = to_be_divided(18)
+    ok(mgr.command("plan", knob="memory"))
+    happens(mgr)
+    settled_caches(mgr)
+    before = given(mgr)
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"] == [why]
+    assert f"plan p1 no longer fits: {why}" in refused(mgr, "apply", plan_id="p1")
+    to_its_end(mgr)
+    assert given(mgr) == before
+
+
+@pytest.mark.parametrize("happens", [an_osd_more, less_memory])
+def test_a_plan_pauses_before_it_gives_what_its_host_no_longer_has(happens):
+    mgr = to_be_divided(10)
+    ok(mgr.command("plan", knob="memory"))
+    ok(mgr.command("apply", plan_id="p1"))
+    until(mgr, lambda: given(mgr) < 7)
+    happens(mgr)
+    to_its_end(mgr)
+    plan = said(mgr, "plan show", plan_id="p1")
+    assert plan["status"] == "paused"
+    assert "the plan no longer fits: host h0 would give its OSDs" in plan["reason"]
+    assert mgr.osd_memory.target_of(0) == 4 * GIB
+    assert "no longer fits" in refused(mgr, "rollout resume", plan_id="p1")
+
+
+def run(mgr, plan_id, **asked):
+    """A plan to its end."""
+    assert said(mgr, "plan", knob="memory", **asked)["plan_id"] == plan_id
+    ok(mgr.command("apply", plan_id=plan_id))
+    to_its_end(mgr)
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+    settled_caches(mgr)
+
+
+def test_what_a_later_plan_has_given_to_others_is_not_taken_back_before_that_plan():
+    mgr = to_be_divided(10)
+    run(mgr, "p1", scope="class:ssd")
+    run(mgr, "p2")
+    assert given(mgr) == 8
+    assert refused(mgr, "rollback", plan_id="p1").endswith(
+        "host h0 would give its OSDs 10.0 GiB, and has 8.0 GiB for them: roll back p2 first"
+    )
+    for plan_id in ("p2", "p1"):
+        ok(mgr.command("rollback", plan_id=plan_id))
+        to_its_end(mgr)
+    assert mgr.config.kept == {}
+
+
+def test_what_a_host_no_longer_has_is_not_taken_back():
+    mgr = to_be_divided(10)
+    run(mgr, "p1", scope="class:ssd")
+    mgr.probes["h0"].memory = HostMemory(8 * GIB)
+    mgr.inside.hosts.reported_at_s.clear()
+    mgr.report_all()
+    assert "has 6.4 GiB for them: its OSDs, daemons or RAM are not" in refused(
+        mgr, "rollback", plan_id="p1"
+    )

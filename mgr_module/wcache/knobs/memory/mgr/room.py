@@ -8,13 +8,24 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ....commands.views import ACCEPT_COST, DRY_RUN, EACH, SCOPE, Command
 from ....core import codec
 from ....core.automation.deciding import Wish
-from ....core.change.change import Change
-from ....core.change.rollout_state import Rollout
+from ....core.change.change import TOUCHED, Change, ChangeStatus
+from ....core.change.rollout_state import Rollout, RolloutStatus
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....core.scope import Scope, parse_scope
@@ -22,13 +33,13 @@ from ....core.text import command
 from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
-from ....services.plans.plan_guards import OwnTrial
+from ....services.plans.plan_guards import OwnTrial, plan_order
 from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import GroupAdvice, advise, instead, of_one_host, take_over
 from ..curve import ratio
 from ..facts import Facts, HostFacts, OsdFacts, Promise, Want
-from ..plan import make_changes
+from ..plan import back_edits, hosts_of, make_changes, overfull
 from ..reading import MEMORY, TARGET
 from ..single import single_osds
 from . import tables
@@ -66,6 +77,7 @@ class MemoryPlanner(Planner):
             watch=self.watch, archive=parts.archive, surroundings=parts.surroundings, wall=wall
         )
         self.trials = Trials(parts.engine, self.facts, trial_osds)
+        parts.engine.objections[MEMORY.name] = self.objection
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         require_all_drives(asked.without, MEMORY.name)
@@ -116,6 +128,41 @@ class MemoryPlanner(Planner):
             replace(p, shape=stays.get((p.host, p.device_class), p.shape))
             for p in old if p.plan_id != asked.plan_id
         ), *new))
+
+    def objection(self, rollout: Rollout, back: bool, world: World) -> str:
+        """Say which host would give its OSDs more than it has for them.
+
+        A way back is to what was there before: a host that is as it was then may have that, if no
+        later plan goes by what this one has left.
+        """
+        left = _changes(rollout, TOUCHED if back else (ChangeStatus.PLANNED,))
+        if not left:
+            return ""
+        facts = self.facts.gather(world)
+        if back or rollout.status is not RolloutStatus.PLANNED:
+            # what is used swings while caches shrink
+            facts = replace(facts, hosts=tuple(
+                replace(host, memory=host.memory and replace(host.memory, available_bytes=0))
+                for host in facts.hosts
+            ))
+        if not back:
+            edits = [edit for change in left for edit in change.edits]
+            return next(iter(overfull(facts, edits).values()), "")
+        name, hosts = rollout.plan_id, hosts_of(left, facts)
+        later = [
+            plan.plan_id for plan in world.plans if plan_order(plan.plan_id) > plan_order(name)
+            and hosts & hosts_of(_changes(plan, TOUCHED), facts)
+        ]
+        shapes = {p.host: p.shape for p in self.facts.promises if p.plan_id == name}
+        facts = replace(facts, hosts=tuple(
+            host for host in facts.hosts
+            if host.room is not None and (later or host.shape != shapes.get(host.name))
+        ))
+        todo = f"roll back {max(later, key=plan_order)} first" if later else (
+            "its OSDs, daemons or RAM are not what they were: see `ceph wcache memory recommend`"
+        )
+        full = overfull(facts, back_edits(left, facts.config))
+        return next((f"{why}: {todo}" for why in full.values()), "")
 
     def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
         """Return a trial that leases a larger target to some OSDs of a class, in blocks."""
@@ -230,6 +277,10 @@ class MemoryPlanner(Planner):
             "trials": [codec.to_plain(item) for item in facts.trials],
             "next": tables.after_recommend(groups),
         }
+
+
+def _changes(rollout: Rollout, statuses: Collection[ChangeStatus]) -> List[Change]:
+    return [c for c in rollout.changes if c.setting.knob == MEMORY.name and c.status in statuses]
 
 
 def _host(host: HostFacts) -> Dict[str, Any]:
