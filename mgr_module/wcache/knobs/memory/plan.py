@@ -41,11 +41,20 @@ def make_changes(
 ) -> Wanted:
     """The changes that make the advice true: what shrinks first, so that a host never overflows."""
     left = [f"{named(group.hosts)}: {line}" for group in groups for line in group.left_alone]
-    edits, refused = _sections({
+    wanted = {
         (host, item.device_class): (item.now_bytes, item.target_bytes)
         for group in groups for host in group.hosts for item in group.classes
         if item.changed and asked.wants(host, item.device_class)
-    }, facts)
+    }
+    while True:
+        edits, refused = _sections(wanted, facts)
+        full = overfull(facts, _edits(edits))
+        rises = [key for key, pair in wanted.items() if key[0] in full and pair[1] > pair[0]]
+        if not rises:
+            break
+        for host, name in rises:
+            del wanted[host, name]
+            left.append(f"{name} gets no more: {full[host]}{_first(asked, groups, host)}")
     left += refused
     changes: List[Change] = []
     for host in taken_over:
@@ -67,6 +76,16 @@ def make_changes(
         return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
                                   "of one plan: narrow it with --scope"))
     return Wanted(tuple(changes), tuple(left if changes or left else _staying(asked, groups)))
+
+
+def _first(asked: Asked, groups: Sequence[GroupAdvice], host: str) -> str:
+    """Which classes of a host are to give something up that this plan is not asked for."""
+    return "".join(
+        f"; shrink class {item.device_class} first, with "
+        + typed("ceph wcache plan --knob=memory --scope=class:{}", item.device_class)
+        for group in groups for item in group.classes if host in group.hosts
+        and item.target_bytes < item.now_bytes and not asked.wants(host, item.device_class)
+    )
 
 
 def overfull(facts: Facts, edits: Iterable[ConfigEdit]) -> Dict[str, str]:
@@ -228,11 +247,14 @@ def _section(
     )
 
 
+def _edits(sections: Sequence[Section]) -> List[ConfigEdit]:
+    edits = [ConfigEdit(s.who, TARGET, str(s.target_bytes), s.prior) for s in sections]
+    return [*edits, *dict.fromkeys(edit for s in sections for edit in s.removals)]
+
+
 def _refused(facts: Facts, sections: Sequence[Section]) -> str:
     """Why these sections would not do, by the mons' own rule: some other value overrides them."""
-    edits = [ConfigEdit(s.who, TARGET, str(s.target_bytes), s.prior) for s in sections]
-    edits += dict.fromkeys(edit for s in sections for edit in s.removals)
-    after = facts.config.after(edits)
+    after = facts.config.after(_edits(sections))
     reach = {osd_id: section for section in sections for osd_id in section.osd_ids}
     for _, item in facts.by_id().values():
         osd = item.osd

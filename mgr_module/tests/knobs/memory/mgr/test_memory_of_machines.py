@@ -208,3 +208,16 @@ def test_what_a_host_no_longer_has_is_not_taken_back():
     assert "has 6.4 GiB for them: its OSDs, daemons or RAM are not" in refused(
         mgr, "rollback", plan_id="p1"
     )
+
+
+def test_a_class_gets_no_more_before_another_one_has_given_it_up():
+    mgr = to_be_divided(10)
+    plan = said(mgr, "plan", knob="memory", scope="class:hdd")
+    assert plan["changes"] == []
+    assert plan["left_alone"] == [
+        "hdd gets no more: host h0 would give its OSDs 10.0 GiB, and has 8.0 GiB for them; shrink "
+        "class ssd first, with `ceph wcache plan --knob=memory --scope=class:ssd`"
+    ]
+    run(mgr, "p1", scope="class:ssd")
+    run(mgr, "p2", scope="class:hdd")
+    assert given(mgr) == 8
