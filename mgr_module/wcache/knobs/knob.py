@@ -83,7 +83,7 @@ class Asked:
     def wants(self, host: str, device_class: str) -> bool:
         """Whether a device class of a host is asked for, with any of its cache domains."""
         named = self.only is None or any(name == host for name, _ in self.only)
-        return named and self.scope.has_class(device_class)
+        return named and self.scope.has_host(host) and self.scope.has_class(device_class)
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place among those that are asked for."""

@@ -40,14 +40,17 @@ def make_changes(
     asked: Asked, groups: Sequence[GroupAdvice], facts: Facts, taken_over: Sequence[str] = ()
 ) -> Wanted:
     """The changes that make the advice true: what shrinks first, so that a host never overflows."""
+    if asked.scope.osd_id is not None or asked.scope.drive_model:
+        return Wanted((), ("memory: a plan of it is for hosts or device classes",))
     left = [f"{named(group.hosts)}: {line}" for group in groups for line in group.left_alone]
     wanted = {
         (host, item.device_class): (item.now_bytes, item.target_bytes)
         for group in groups for host in group.hosts for item in group.classes
         if item.changed and asked.wants(host, item.device_class)
     }
+    whole, homes = not asked.scope.hostname, {host for host, _ in wanted}
     while True:
-        edits, refused = _sections(wanted, facts)
+        edits, refused = _sections(wanted, facts, whole)
         full = overfull(facts, _edits(edits))
         rises = [key for key, pair in wanted.items() if key[0] in full and pair[1] > pair[0]]
         if not rises:
@@ -59,7 +62,9 @@ def make_changes(
     changes: List[Change] = []
     for host in taken_over:
         who = LABELS.format(host=host)
-        if facts.config.at(who, OPT_OUT_LABEL) is None:
+        # whose targets are to change and cannot keeps who sets them
+        kept = host in homes and not any(host in section.hosts for section in edits)
+        if facts.config.at(who, OPT_OUT_LABEL) is None and not kept:
             edit = ConfigEdit(who, OPT_OUT_LABEL, "label", None)
             changes.append(_change(asked, changes, (edit,), "", f"host {host}",
                                    "cephadm's autotuner leaves the host alone"))
@@ -157,9 +162,12 @@ class Section:
 
 
 def _sections(
-    wanted: Dict[Tuple[str, str], Tuple[int, int]], facts: Facts
+    wanted: Dict[Tuple[str, str], Tuple[int, int]], facts: Facts, may_be_whole: bool
 ) -> Tuple[List[Section], List[str]]:
-    """What to set, of (now, target) by host and class; and what is left alone."""
+    """What to set, of (now, target) by host and class; and what is left alone.
+
+    Of hosts that were asked for by name, no value of a whole class is set.
+    """
     by_name = {host.name: host for host in facts.hosts}
     homes: Dict[str, List[str]] = {}
     for host in facts.hosts:
@@ -174,7 +182,7 @@ def _sections(
             facts.config.at(host_section(crush_host, *of), TARGET)
             for h in hosts for crush_host in by_name[h].crush_hosts for of in ((), (name,))
         )
-        if len(values) == 1 and None not in values and free:
+        if may_be_whole and len(values) == 1 and None not in values and free:
             section = _section(facts, f"osd/class:{name}", name, [by_name[h] for h in hosts],
                                *wanted[(hosts[0], name)])
             why = _refused(facts, [section])
@@ -353,6 +361,8 @@ def _stepped(
     rises = any(value > was for value, was in zip(values, before))
     where = sections[0].who.replace("osd/", "", 1)
     more = f" and {len(sections) - 1} more" if len(sections) > 1 else ""
+    if asked.scope.hostname:  # all of it is there, whatever CRUSH hosts it is set for
+        where, more = f"host {asked.scope.hostname}", ""
     return _change(
         asked, changes, tuple(edits), sections[0].device_class, where + more,
         "its part in the division of the host's memory", expect,

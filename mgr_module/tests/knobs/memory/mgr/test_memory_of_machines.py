@@ -221,3 +221,36 @@ def test_a_class_gets_no_more_before_another_one_has_given_it_up():
     run(mgr, "p1", scope="class:ssd")
     run(mgr, "p2", scope="class:hdd")
     assert given(mgr) == 8
+
+
+def who_is_set(mgr, **asked):
+    plan = said(mgr, "plan", knob="memory", **asked)
+    return {edit["who"] for change in plan["changes"] for edit in change["edits"]}
+
+
+@pytest.mark.parametrize("crush_host_of", [lambda osd: osd.hostname, by_kind])
+def test_a_plan_of_one_machine_sets_all_of_it_and_nothing_of_others(crush_host_of):
+    mgr = placed(crush_host_of)
+    mgr.surroundings.backend = "cephadm"
+    taken = {"override": "autotuner:h0"}
+    everything = who_is_set(mgr, **taken)
+    assert len(everything) > 1
+    assert who_is_set(mgr, scope="host:h0", **taken) == everything
+    mgr.surroundings.backend = "other"
+    assert who_is_set(mgr) == {"osd/class:ssd"}
+    assert who_is_set(mgr, scope="host:h0") == everything - {"h0/cephadm"}
+
+
+def test_the_autotuner_goes_on_where_none_of_its_hosts_targets_can_be_set():
+    mgr = placed(lambda osd: "both")
+    mgr.surroundings.backend = "cephadm"
+    mgr.probes["h1"].memory = None
+    plan = said(mgr, "plan", knob="memory", scope="host:h0", override="autotuner:h0")
+    assert plan["changes"] == []
+    assert "are in one CRUSH host" in str(plan["left_alone"])
+
+
+@pytest.mark.parametrize("scope", ["osd.1", "model:HD1"])
+def test_a_scope_that_has_no_memory_of_its_own_is_told(scope):
+    plan = said(placed(lambda osd: osd.hostname), "plan", knob="memory", scope=scope)
+    assert plan["left_alone"] == ["memory: a plan of it is for hosts or device classes"]

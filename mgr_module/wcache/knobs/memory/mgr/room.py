@@ -117,7 +117,7 @@ class MemoryPlanner(Planner):
                         continue
                     if not item.changed:
                         stays[host.name, item.device_class] = host.shape
-                    elif planned and asked.scope.has_host(host.name):
+                    elif planned:
                         own = of_one_host(facts, host, item)
                         new.append(Promise(
                             asked.plan_id, host.name, own.device_class, own.target_bytes,
