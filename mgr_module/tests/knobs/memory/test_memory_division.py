@@ -5,11 +5,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mgr_fakes.memory import cache_bytes
 from wcache.core.config_database import Config
-from wcache.knobs.memory.advice import _by_rule
+from wcache.knobs.memory.advice import _by_rule, _measured
 from wcache.knobs.memory.curve import Curve, Point, Share, divide
 from wcache.knobs.memory.facts import Facts
 from wcache.knobs.memory.reading import (
@@ -165,9 +165,9 @@ HERE = Facts((), Config(()), LIMITS)
 NOTHING = Curve((Point(0, 0.0, 0.0, 0.0, 0.0),))
 
 
-def by_rule(shares, room_bytes):
+def by_rule(shares, room_bytes, how=_by_rule):
     room = replace(room_of(0, 0, LIMITS), osds_bytes=room_bytes)
-    return _by_rule(HERE, shares, room, LIMITS.memory_ceiling)
+    return how(HERE, shares, room, LIMITS.memory_ceiling)
 
 
 def require_room(shares, room_bytes, divided):
@@ -199,3 +199,32 @@ SIZES = st.integers(GIB, 8 * GIB)
 def test_what_is_given_by_the_rule_fits(osds, room_bytes):
     shares = [Share(f"c{i}", each, now, NOTHING) for i, (each, now) in enumerate(osds)]
     require_room(shares, room_bytes, by_rule(shares, room_bytes))
+
+
+@st.composite
+def measured_shares(draw):
+    """Classes whose curves fall at targets below and above the one they have."""
+    shares = []
+    for number in range(draw(st.integers(1, 3))):
+        now = draw(SIZES)
+        targets = {now, *draw(st.lists(st.integers(GIB // 4, 2 * now), max_size=4))}
+        wait, points = draw(st.floats(0.01, 5.0)), []
+        for target in sorted(targets):
+            points.append(Point(target, wait, 1e3 * wait, 9e2 * wait, 2e3 * wait))
+            wait *= draw(st.sampled_from((0.2, 0.9, 0.99)))
+        shares.append(Share(f"c{number}", draw(st.integers(1, 20)), now, Curve(tuple(points))))
+    return shares
+
+
+def falls_at(target_bytes, osds, now_bytes):
+    """One point, and half of the waiting from there on."""
+    return Share(f"of{osds}", osds, now_bytes, Curve((
+        Point(GIB, 2.0, 2e3, 2e3, 2e3), Point(target_bytes, 1.0, 1e3, 1e3, 1e3))))
+
+
+@given(measured_shares(), st.floats(0.5, 1.2))
+# one class is to give up a bit less than a step, of which another one makes a lot
+@example([falls_at(2 * GIB, 20, 2 * GIB + STEP_BYTES - 1), falls_at(3 * GIB, 1, 2 * GIB)], 1.0)
+def test_what_is_given_by_measurement_fits(shares, share):
+    room_bytes = int(share * sum(item.osds * item.now_bytes for item in shares))
+    require_room(shares, room_bytes, by_rule(shares, room_bytes, _measured))

@@ -46,7 +46,7 @@ class ClassAdvice:
     @property
     def changed(self) -> bool:
         """Whether there is something to set."""
-        return abs(self.target_bytes - self.now_bytes) >= STEP_BYTES
+        return self.target_bytes != self.now_bytes
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,19 @@ def _measured(
     within = all(n <= ceiling for n in now.values()) and _given(shares) <= room.osds_bytes
     if within and before - after < max(GAIN_MIN * before, WAIT_MIN * osds):
         targets = now
+    targets = _settled(shares, targets, room)
     return [_words(share, targets[share.device_class]) for share in shares], fits
+
+
+def _settled(shares: Sequence[Share], targets: Dict[str, int], room: Room) -> Dict[str, int]:
+    """Leave alone who would get a bit more or less than now, as long as all of it fits."""
+    missing = {share: share.now_bytes - targets[share.device_class] for share in shares}
+    left = room.osds_bytes - _given(shares) + sum(s.osds * more for s, more in missing.items())
+    for share, more in sorted(missing.items(), key=lambda item: item[1]):
+        if abs(more) < STEP_BYTES and share.osds * more <= max(0, left):
+            targets = {**targets, share.device_class: share.now_bytes}
+            left -= share.osds * more
+    return targets
 
 
 def _given(shares: Sequence[Share]) -> int:
@@ -265,8 +277,7 @@ def _unfit(facts: Facts, shares: Sequence[Share], room: Room) -> Dict[str, int]:
 def _words(share: Share, target: int) -> ClassAdvice:
     before, after = share.curve.at(share.now_bytes), share.curve.at(target)
     low, high = widened(after.low, after.high)
-    if abs(target - share.now_bytes) < STEP_BYTES:
-        target = share.now_bytes
+    if target == share.now_bytes:
         words = (
             f"{share.device_class}: stays at {amount(share.now_bytes)}; no other split is known "
             f"to reduce waiting by {GAIN_MIN:.0%}. Only a trial shows what more memory would gain"
@@ -310,8 +321,7 @@ def _by_rule(
         rest, step = list(shares), each(shares, room.osds_bytes)
     targets = {share.device_class: share.now_bytes for share in shares}
     targets.update({share.device_class: step for share in rest})
-    if not fits:
-        targets = _unfit(facts, shares, room)
+    targets = _settled(shares, targets if fits else _unfit(facts, shares, room), room)
     found = []
     for share in shares:
         target = targets[share.device_class]
