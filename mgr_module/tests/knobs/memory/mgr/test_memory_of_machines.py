@@ -254,3 +254,17 @@ def test_the_autotuner_goes_on_where_none_of_its_hosts_targets_can_be_set():
 def test_a_scope_that_has_no_memory_of_its_own_is_told(scope):
     plan = said(placed(lambda osd: osd.hostname), "plan", knob="memory", scope=scope)
     assert plan["left_alone"] == ["memory: a plan of it is for hosts or device classes"]
+
+
+def test_an_osd_that_was_read_with_another_target_than_the_mons_have_is_not_planned_by():
+    mgr = to_be_divided(10)
+    mgr.config.kept["osd/class:ssd", TARGET] = str(3 * GIB)
+    mgr.inside.config.read_soon()
+    mgr.step()
+    plan = said(mgr, "plan", knob="memory")
+    assert plan["changes"] == []
+    assert "osd.1 was not watched for long enough with the target that" in str(plan["left_alone"])
+    (known_in_s,) = {osd["known_in_s"] for osd in said(mgr, "memory status")["osds"][1:]}
+    watch(mgr, known_in_s - 120.0)
+    watch(mgr)
+    assert who_is_set(mgr) == {"osd/class:hdd", "osd/class:ssd"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ....ceph.surroundings import CephSurroundings
@@ -33,7 +34,7 @@ from ..reading import MEMORY, MemoryOptions
 from ..single import want_of
 from ..trial import TargetTrial
 from ..trial_result import TrialResult, TrialResults
-from .osds import EVERY_S, MemoryWatch
+from .osds import EVERY_S, READINGS_S, MemoryWatch
 
 ANSWERS = StoredKind("memory/answers", Answers)
 PROMISES = StoredKind("memory/promises", Promises)
@@ -149,7 +150,7 @@ class MemoryFacts:
             hosts_of[report.hostname]: report.memory
             for report in world.real_reports if report.memory is not None
         }
-        known, now_s = self._watch.by_osd(), self._wall()
+        known, now_s, config = self._watch.by_osd(), self._wall(), world.config
         by_host: Dict[str, List[OsdFacts]] = {}
         for osd in world.cluster.osds.values():
             # CRUSH hosts need not be machines; one that was never up has told of no machine
@@ -160,8 +161,15 @@ class MemoryFacts:
                 osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s),
                 seen.known_in_s(now_s),
             )
+            if (
+                seen is not None and world.config_read_at_s is not None
+                and item.target_by(config) != item.target_bytes
+            ):
+                # it was read before it had the target that the mons have
+                settles_s = EVERY_S + seen.last.reach_s + READINGS_S
+                item = replace(item, rates=None, known_in_s=settles_s)
             by_host.setdefault(name, []).append(item)
-        config, limits = world.config, world.options.of(MemoryOptions)
+        limits = world.options.of(MemoryOptions)
         cephadm = self._surroundings.orchestrator() == "cephadm"
         hosts = tuple(
             HostFacts(
