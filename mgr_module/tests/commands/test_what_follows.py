@@ -9,7 +9,20 @@ from dataclasses import replace
 import pytest
 import test_goldens
 from mgr_fakes.module import FakeMgr
-from module_world import WT, a_mgr, all_modes, fine, measured, ok, said, settled
+from module_world import (
+    WB,
+    WT,
+    a_mgr,
+    all_modes,
+    change_osd,
+    fine,
+    make,
+    measured,
+    ok,
+    said,
+    settled,
+    start,
+)
 from test_foreign_evidence import FILE
 from wcache.commands.commands import COMMANDS
 from wcache.commands.tables import DONE
@@ -24,7 +37,7 @@ SILENT = {"wcache agent poll", "wcache agent post", "wcache web token"}
 ENDS = re.compile(r"^(?:# )?(next|undo): (.*)$", re.MULTILINE)
 STEPS_MAX = 40
 # States that no golden is in: see below, the tests of `try`, and those of a gate that says worse.
-ELSEWHERE = {"no probe responds", "unfit", "not measured again", "went back"}
+ELSEWHERE = {"no probe responds", "unfit", "to be turned on", "went back"}
 
 
 def typed(line):
@@ -77,8 +90,8 @@ class Looks:
                 self.type(mgr, one)
 
     def type(self, mgr, line):
-        if line == BY_HAND:
-            return  # the last there is
+        if line == BY_HAND or line.startswith("ceph health detail"):
+            return  # the last there is, and what Ceph itself says
         if not line.startswith("ceph wcache"):
             self.failed.append((line, "is no command of wcache"))
             return
@@ -148,6 +161,123 @@ def test_next_leads_from_nothing_to_drives_that_are_in_the_better_mode():
     ]
     assert all_modes(mgr) == {WT}
     fine(mgr)
+
+
+def followed(mgr):
+    """What `next:` leads through, until it says nothing or shows what is waited for.
+
+    No command is refused, and none comes twice.
+    """
+    lines = [said(mgr, "")["next"]]
+    while lines[-1] and "#" not in lines[-1]:
+        command, given = typed(lines[-1])
+        code, out, error = mgr.command(command.prefix.partition(" ")[2], format="json", **given)
+        assert code == 0 or out, error  # what needs a consent says what it would cost
+        following = json.loads(out)["next"]
+        assert following not in lines, [*lines, following]
+        lines.append(following)
+        settled(mgr)
+    return lines
+
+
+def of_two(*modes, down=()):
+    """Two hosts with a drive each, in these modes; no cache is measured."""
+    drives = (make.drive("sda", osd_id, mode=mode) for osd_id, mode in enumerate(modes))
+    mgr = FakeMgr(*((f"host-{number}", (drive,)) for number, drive in enumerate(drives)))
+    mgr.report_all()
+    for osd_id in down:
+        change_osd(mgr, osd_id, up=False)
+    return mgr
+
+
+LEFT_ALONE = "ceph wcache status  # says which OSDs are left alone, and why"
+TURN_ON = "ceph wcache campaign start --consent-turn-on"
+
+
+def test_where_all_caches_are_off_next_leads_to_the_consent_to_turn_them_on():
+    mgr = of_two(WT, WT)
+    assert said(mgr, "")["next"] == f"{TURN_ON} --dry-run"
+    assert said(mgr, "campaign start", consent_turn_on=True, dry_run=True)["next"] == (
+        f"{TURN_ON} --accept-cost"
+    )
+    for given, line in (
+        ({}, f"{TURN_ON} --dry-run"),
+        ({"scope": "class:hdd"}, f"ceph wcache campaign start --scope=class:hdd{TURN_ON[26:]} "
+                                 "--dry-run"),
+    ):
+        code, _, error = mgr.command("try", **given)
+        assert (code, line in error) == (-errno.ENOENT, True), error
+        assert "its cache is off, and turning it on needs its own consent" in error
+    assert all_modes(mgr) == {WT}
+
+
+@pytest.mark.slow
+def test_from_drives_that_are_off_next_comes_to_an_end():
+    mgr = of_two(WT, WT)
+    assert followed(mgr) == [
+        f"{TURN_ON} --dry-run", f"{TURN_ON} --accept-cost", "ceph wcache campaign show c1", "",
+    ]
+    assert all_modes(mgr) == {WT}
+
+
+@pytest.mark.parametrize(("modes", "down"), [((WB, WB), (0, 1)), ((WB, WT), (0,))])
+def test_where_osds_are_left_alone_next_shows_that_and_try_offers_no_override(modes, down):
+    mgr = of_two(*modes, down=down)
+    assert followed(mgr) == [LEFT_ALONE]
+    code, _, error = mgr.command("try")
+    assert code == -errno.EPERM
+    assert "of which an OSD is not up and in: osd.0" in error
+    assert "wait until they are well" in error
+    assert "override" not in error
+    assert (f"{TURN_ON} --dry-run" in error) == (WT in modes)
+
+
+def test_an_osd_that_is_down_and_off_keeps_no_other_from_being_turned_on():
+    assert said(of_two(WT, WT, down=(0,)), "")["next"] == f"{TURN_ON} --dry-run"
+
+
+def better_on_and_off():
+    """Three drives that are better on, and were turned off by hand since."""
+    mgr = FakeMgr(*(
+        (f"host-{i}", (make.drive("sda", i, drive_id=f"wwn-{i}", domain_id=f"domain-{i}"),))
+        for i in range(3)
+    ))
+    mgr.report_all()
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 4_000_000, WT: 20_000_000}
+    start(mgr)
+    settled(mgr)
+    for probe in mgr.probes.values():
+        for drive_id in probe.drives:
+            probe.switch(drive_id, WT)
+    mgr.now_s += 700.0
+    mgr.step()
+    mgr.report_all()
+    return mgr
+
+
+@pytest.mark.slow
+def test_where_the_cache_is_better_on_next_leads_to_a_plan_that_turns_it_on():
+    mgr, turn_on = better_on_and_off(), "ceph wcache plan --consent-turn-on"
+    assert said(mgr, "plan")["next"] == turn_on
+    assert said(mgr, "plan", scope="host:host-1", persist=True)["next"] == (
+        "ceph wcache plan --scope=host:host-1 --consent-turn-on --persist"
+    )
+    assert f"to change these drives: `{turn_on}`" in ok(mgr.command("recommend"))
+    assert followed(mgr) == [
+        turn_on, "ceph wcache apply p1", "ceph wcache rollout show p1", "",
+    ]
+    assert all_modes(mgr) == {WB}
+    fine(mgr)
+
+
+@pytest.mark.slow
+def test_a_plan_that_can_change_nothing_is_not_advised_by_itself():
+    mgr = better_on_and_off()
+    for osd_id in range(3):
+        change_osd(mgr, osd_id, up=False)
+    assert followed(mgr) == ["ceph wcache plan --consent-turn-on", ""]
+    assert said(mgr, "plan")["next"] == ""
 
 
 def test_what_changes_something_says_a_sentence_what_follows_and_what_undoes_it():

@@ -16,13 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from ..ceph import web_host
 from ..core import codec
 from ..core.codec import one_line
-from ..core.errors import (
-    ConsentError,
-    MalformedError,
-    NotReadyError,
-    RefusedError,
-    WcacheError,
-)
+from ..core.errors import ConsentError, MalformedError, NotReadyError, RefusedError, WcacheError
 from ..core.experiment.campaign import parse_loads
 from ..core.history import LINES_MAX, parse_since
 from ..core.scope import parse_scope
@@ -257,7 +251,7 @@ def answer(
             following = _to_begin(command, arguments, plain)
             plain = {"started": False, "next": following, **plain}
         if command.prefix not in FILES:
-            plain = _followed(command, plain, views, begun=begun)
+            plain = _followed(command, plain, arguments, views, begun=begun)
         out = _format(command, plain, form, whole=bool(arguments.get("all")))
         # the `ceph` tool prints the error after it, and ends no line itself
         return code, f"{out}\n" if code else out, line
@@ -346,14 +340,20 @@ def _checked(name: str, declared: Mapping[str, str], value: Any) -> Any:
 
 
 def _followed(
-    command: Command, data: Dict[str, Any], views: Views, *, begun: bool
+    command: Command, data: Dict[str, Any], given: Dict[str, Any], views: Views, *, begun: bool
 ) -> Dict[str, Any]:
     """An answer with the command that follows; of a change with a sentence, and its undo."""
     told = done(command.prefix, data) if begun else {}
     about = tuple(str(data[name]) for name in IDS if data.get(name))
-    following = data.get("next") or next_step(views.situation(views.after(), about))
+    following = data.get("next", NOTHING)
+    if data.get("missing"):
+        following = _to_begin(command, {**given, data["missing"]: True}, {})
+    elif following == NOTHING:
+        nowhere = data.get("changes") == [] and given.keys() <= {"consent_turn_on"}
+        but = "ceph wcache plan" if nowhere else ""
+        following = next_step(views.situation(views.after(), about, but))
     said = {name: value for name, value in data.items() if name != "undo" or told}
-    return {**said, **told, "next": following}
+    return {**said, **told, "next": following or NOTHING}
 
 
 def _format(command: Command, plain: Dict[str, Any], form: str, *, whole: bool) -> str:

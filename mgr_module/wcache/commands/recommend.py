@@ -309,8 +309,13 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
 
 def to_change(rows: Iterable[Mapping[str, Any]]) -> List[str]:
     """How drives are changed, where any are to be."""
-    waits = any(row["to_change"] and row["went_back"] is None for row in rows)
-    return [f"to change these drives: {typed('ceph wcache plan')}"] if waits else []
+    modes = {row["mode"] for row in rows if row["to_change"] and row["went_back"] is None}
+    if not modes:
+        return []
+    plan = typed("ceph wcache plan")
+    if modes == {CacheMode.WRITE_BACK.value}:
+        plan = typed("ceph wcache plan --consent-turn-on")
+    return [f"to change these drives: {plan}"]
 
 
 def stale_keys_text(data: Mapping[str, Any]) -> List[str]:

@@ -13,7 +13,7 @@ from ..ceph.view import CephTraffic
 from ..core import codec
 from ..core.change.preconditions import PROBE_RESPONDS, precondition_text
 from ..core.errors import ConflictError, ConsentError, RefusedError, WcacheError
-from ..core.experiment.campaign import Campaign, candidates
+from ..core.experiment.campaign import Campaign, candidates, turning_on
 from ..core.experiment.forecast import forecast
 from ..core.experiment.schedule import (
     TRY_DRIVES_PER_MODEL,
@@ -45,7 +45,7 @@ from ..engine.engine import Engine
 from ..engine.world import World
 from ..services.campaigns import CampaignService, Ready
 from ..services.guards import require_reports
-from ..services.outlook import ending, periods_of, try_of
+from ..services.outlook import ending, periods_of, sorted_by_try, try_of
 from .campaigns import campaign as campaign_of
 from .recommend import Recommended, figures, to_change
 from .tables import cost_words, left_out, model_of, pauses, strict, undecided
@@ -98,7 +98,8 @@ class TryService:
                 reported = orders.refresh()
             return {
                 "state": ANSWER, "scope": last.options.scope, "campaign_id": last.campaign_id,
-                "reported": codec.to_plain(reported), "all_off": _all_off(world, chosen),
+                "reported": codec.to_plain(reported),
+                "all_off": sorted_by_try(world, chosen).all_off,
             }
         sample = self._sample(world, chosen)
         # beside a plan or a trial that leaves no drive: what it costs once that has ended
@@ -151,12 +152,6 @@ class TryService:
             {osd_id: self._traffic.commits_per_s(osd_id) for osd_id in osd_ids},
             enough_traffic_per_s(options.period_s, options.traffic_commits_min),
         )
-
-
-def _all_off(world: World, scope: str) -> bool:
-    """Whether the cache of each drive in a scope is off: to turn one on needs a consent."""
-    found = candidates(world.believed_reports, world.cluster, parse_scope(scope))
-    return {drive.mode for item in found for drive in item.drives} == {CacheMode.WRITE_THROUGH}
 
 
 def _under_way(world: World, chosen: str) -> Dict[str, Any]:
@@ -231,10 +226,9 @@ def tried(
             )
     elif data["state"] == ANSWER:
         lines = _answered(look(), recommended, data)
-        lines.append("to measure again: " + ticked(accepted if not data["all_off"] else command(
-            "ceph wcache campaign start --scope={} --consent-turn-on --dry-run",
-            data["scope"],
-        )))
+        lines.append("to measure again: " + ticked(
+            turning_on(data["scope"]) if data["all_off"] else accepted
+        ))
     else:
         lines = [
             f"measuring: {data['percent']}%, {time_left(data)}, "

@@ -117,9 +117,11 @@ class Views:
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
         }
 
-    def situation(self, world: World, about: Tuple[str, ...] = ()) -> Situation:
+    def situation(
+        self, world: World, about: Tuple[str, ...] = (), but: str = ""
+    ) -> Situation:
         """What `next:` goes by."""
-        return Situation(world, self._service.outlook, about)
+        return Situation(world, self._service.outlook, about, but)
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns, rollouts and trials: event id to (message, fraction done)."""

@@ -25,6 +25,7 @@ from .model import DriveReport, LoadPoint, Role
 from .record import RECORDED, Precondition
 
 IN_WORK = "has a flag such as noout, or its host is in maintenance"
+NOT_UP = "is not up and in"
 SLOW_OPS = "has slow operations (SLOW_OPS)"
 T = TypeVar("T")
 # Names that others wrote, as the mgr's maps have them: whoever has an OSD's key writes what its
@@ -160,7 +161,7 @@ class ClusterState:
         for osd_id in sorted({*osd_ids}):
             osd = self.osds.get(osd_id)
             if osd is None or not osd.up:
-                found[osd_id] = "is not up and in"
+                found[osd_id] = NOT_UP
             elif osd_id in self.ill:
                 found[osd_id] = self.ill[osd_id]
             elif osd_id in self.slow_op_osds and Precondition.NO_SLOW_OPS not in bears:

@@ -369,6 +369,7 @@ def _prepare(
         found, cluster, chosen, throwaway=options.throwaway_cluster,
         disputed=domains_not_now(world),
         gentle=observe or sample is not None or {*chosen.loads} <= {LoadPoint.OSD_TRAFFIC},
+        by_try=sample is not None,
     )
     runs = make_runs(
         campaign_id, selection, cluster, chosen, seed=seed,

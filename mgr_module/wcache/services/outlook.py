@@ -14,15 +14,25 @@ from ..core.automation.state import Allowance, AutoState, Mode, Modes, mode_of
 from ..core.change.preconditions import reasons
 from ..core.change.rollout_state import RolloutStatus
 from ..core.drive.safety import Safety, judge
-from ..core.experiment.campaign import Campaign
+from ..core.experiment.campaign import (
+    Campaign,
+    CampaignOptions,
+    Candidate,
+    Sorted,
+    candidates,
+    sort_out,
+    turning_on,
+)
 from ..core.experiment.forecast import forecast, periods_expected
 from ..core.experiment.run import RunMachine
 from ..core.model import Finding, FindingCode, Severity, Transport
+from ..core.scope import WHOLE, parse_scope
 from ..core.text import NOTHING, CommandLine, chained, command
 from ..core.verdict.explaining import START, budgets, settling
-from ..core.verdict.hosts_by_model import counted
+from ..core.verdict.hosts_by_model import at_home, counted
 from ..core.verdict.outlook import WAITING, Outlook, Position, outlook, standings
 from ..engine.world import Once, World
+from .guards import domains_not_now
 from .plans.plan_guards import plan_order, to_begin
 
 # A fleet of more drives than this is looked at anew no sooner than after so long, since health
@@ -92,11 +102,15 @@ class OutlookService:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a state is read from; `about` are ids of what an answer is about, told of first."""
+    """What a state is read from; `about` are ids of what an answer is about, told of first.
+
+    `but`: commands that begin so have just led nowhere.
+    """
 
     world: World
     outlooks: OutlookService
     about: Tuple[str, ...] = ()
+    but: str = ""
 
     @Once
     def outlook(self) -> Outlook:
@@ -134,6 +148,43 @@ def _planned(now: Situation) -> CommandLine:
     ):
         return NOTHING
     return to_begin(plan, plan.to_last)
+
+
+# What sorts drives out where no cache is turned on for it.
+_NO_CONSENT = CampaignOptions(WHOLE, (), 4, 1, 0.0, 0.0, 0.0, 0.0, 0)
+
+
+def sorted_by_try(
+    world: World, scope: str, among: Callable[[Candidate], bool] = lambda one: True
+) -> Sorted:
+    """What of a scope `try` could measure now, and why not the rest."""
+    found = candidates(world.believed_reports, world.cluster, parse_scope(scope))
+    return sort_out(
+        filter(among, found), world.cluster, _NO_CONSENT,
+        throwaway=world.options.throwaway_cluster, disputed=domains_not_now(world), gentle=True,
+    )
+
+
+def _unmeasured(now: Situation) -> CommandLine:
+    """What measures drive models that are not measured, or shows why they cannot be now."""
+    world, kinds = now.world, now.outlook.to_measure
+    if not kinds:
+        return NOTHING
+    domains = {
+        (hostname, drive.domain_id)
+        for kind, hostname, drive in at_home(world.believed_reports, world.cluster)
+        if kind in kinds
+    }
+    sorts = sorted_by_try(world, WHOLE, lambda one: one.key in domains)
+    if sorts.all_off:
+        return turning_on(WHOLE)
+    if not sorts.by_model and sorts.left_alone:
+        return command("ceph wcache status  # says which OSDs are left alone, and why")
+    if not sorts.by_model:
+        return command("ceph wcache drive ls")
+    if any(one.trial and one.options.scope == WHOLE for one in world.campaigns.values()):
+        return command("ceph wcache try --accept-cost")  # `try` alone tells of the last one
+    return try_of(WHOLE)
 
 
 def _undecided(now: Situation) -> CommandLine:
@@ -175,12 +226,9 @@ STATES: Tuple[Tuple[str, Callable[[Situation], Any], str], ...] = (
     ("unfit", lambda now: now.world.real_reports and now.world.cluster.blocking,
      "ceph wcache status  # says what of the cluster is waited for"),
     ("planned", _planned, ""),
-    ("to be changed", lambda now: now.outlook.waiting, "ceph wcache plan"),
-    # `try` alone tells of the last one
-    ("not measured again", lambda now: now.outlook.unmeasured and any(
-        one.trial and one.options.scope == "cluster" for one in now.world.campaigns.values()
-    ), "ceph wcache try --accept-cost"),
-    ("not measured", lambda now: now.outlook.unmeasured, "ceph wcache try"),
+    ("to be changed", lambda now: now.outlook.off.models, "ceph wcache plan"),
+    ("to be turned on", lambda now: now.outlook.on.models, "ceph wcache plan --consent-turn-on"),
+    ("not measured", _unmeasured, ""),
     ("undecided", _undecided, ""),
     ("went back", lambda now: now.outlook.went_back,
      "ceph wcache campaign start --loads=traffic --dry-run  # while clients write"),
@@ -191,7 +239,7 @@ STATES: Tuple[Tuple[str, Callable[[Situation], Any], str], ...] = (
 def next_step(now: Situation) -> CommandLine:
     """The command of the first state that holds; NOTHING where none does."""
     for _, holds, line in STATES:
-        found = holds(now)
+        found = not (now.but and line.startswith(now.but)) and holds(now)
         if found:
             following: CommandLine = command(line) if line else found
             return following

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.cluster import touches
-from wcache.core.errors import RefusedError
+from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
     candidates,
     parse_loads,
     select,
+    turning_on,
 )
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
@@ -28,10 +29,10 @@ D1, BATCH, M4, TIMER = (
 )
 
 
-def chosen(reports, cluster, **changes):
+def chosen(reports, cluster, *, by_try=False, **changes):
     wanted = options(D1, **changes)
     found = candidates(reports, cluster, parse_scope(wanted.scope))
-    return select(found, cluster, wanted, throwaway=False)
+    return select(found, cluster, wanted, throwaway=False, by_try=by_try)
 
 
 def test_a_sample_is_spread_over_hosts():
@@ -78,6 +79,33 @@ def test_an_osd_that_is_down_is_not_measured_and_nothing_at_all_is_an_error():
     down = make.cluster([replace(cluster.osds[0], up=False)])
     with pytest.raises(RefusedError, match=r"an OSD is not up and in: osd\.0"):
         chosen(reports, down)
+
+
+@pytest.mark.parametrize(("down", "by_try", "offered"), [
+    (False, False, True), (False, True, False), (True, False, False),
+])
+def test_an_override_is_offered_where_it_can_be_given_and_lifts_what_is_wrong(
+    down, by_try, offered
+):
+    reports, cluster = make.fleet(1, 1)
+    ill = {} if down else {0: "has a flag"}
+    now = replace(cluster, ill=ill, osds={0: replace(cluster.osds[0], up=not down)})
+    with pytest.raises(RefusedError) as refused:
+        chosen(reports, now, by_try=by_try)
+    assert ("--override=cluster_healthy" in refused.value.advice) is offered
+    assert bool(chosen(reports, now, forced=True).chosen) if offered else True
+
+
+def test_of_drives_that_are_off_the_reason_is_theirs_and_the_scope_stays():
+    reports, cluster = make.fleet(1, 2)
+    first, other = reports[0].drives
+    raid = replace(first, refusals=make.refused("it is a RAID volume"))
+    reports[0] = replace(reports[0], drives=(raid, replace(other, state=make.state(WT))))
+    with pytest.raises(NotFoundError, match="needs its own consent") as refused:
+        chosen(reports, cluster, scope="host:h0")
+    assert "RAID" not in refused.value.message
+    assert f"`{turning_on('host:h0')}`" in refused.value.advice
+    assert len(chosen(reports, cluster, consent_turn_on=True).chosen) == 1
 
 
 def test_reasons_are_bounded_by_what_can_be_stored():

@@ -7,32 +7,22 @@ runs.  A few drives per drive model are sampled, spread over hosts, not all of t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from typing import (
-    ClassVar,
-    Dict,
-    FrozenSet,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..cluster import SLOW_OPS, ClusterState, calm_first, in_turns
+from ..cluster import NOT_UP, SLOW_OPS, ClusterState, calm_first, in_turns
 from ..codec import one_line
 from ..drive.safety import may_toggle, refused, writeback_refusal
-from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError
+from ..errors import MalformedError, NotFoundError, RefusalKind, RefusedError, WcacheError
 from ..hardware import WRITTEN_FOR, WRITTEN_MAX, Dirty, begins_nowhere
 from ..host_report import HostReport, OfDrives, lost_models
 from ..loads import WATCHED_MAX
-from ..model import DriveModel, DriveReport, LoadPoint, Role
+from ..model import CacheMode, DriveModel, DriveReport, LoadPoint, Role
 from ..options.entries import OptionTrial
 from ..options.option import Option
 from ..record import Precondition
-from ..scope import Scope
-from ..text import many, named
+from ..scope import WHOLE, Scope
+from ..text import CommandLine, command, many, named, ticked
 
 SHORT_NAMES = {
     point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
@@ -167,6 +157,74 @@ class Selection:
     skipped: Tuple[str, ...]
 
 
+@dataclass
+class Sorted:
+    """Cache domains by what can be done with them now.
+
+    `off` are lines about those of which a consent to turn their caches on is all that is missing.
+    `left_alone` are OSDs by what is wrong with them; `waits`: once they are well, a drive that is
+    on can be measured.
+    """
+
+    by_model: Dict[DriveModel, List[Candidate]] = field(default_factory=lambda: defaultdict(list))
+    skipped: List[str] = field(default_factory=list)
+    off: List[str] = field(default_factory=list)
+    left_alone: Dict[str, List[str]] = field(default_factory=lambda: defaultdict(list))
+    waits: bool = False
+
+    @property
+    def all_off(self) -> bool:
+        """Whether nothing is measured but by turning caches on."""
+        return bool(self.off) and not self.by_model and not self.waits
+
+    @property
+    def passed_over(self) -> List[str]:
+        """A line for each thing that is wrong with OSDs."""
+        return [
+            one_line(
+                f"{many(len(osds), 'drive')} passed over, of which an OSD {why}: {named(osds)}",
+                300,
+            ) for why, osds in sorted(self.left_alone.items())
+        ]
+
+
+def sort_out(
+    found: Iterable[Candidate],
+    cluster: ClusterState,
+    options: CampaignOptions,
+    *,
+    throwaway: bool,
+    disputed: Mapping[Tuple[str, str], str] = {},
+    gentle: bool = False,
+) -> Sorted:
+    """What of `found` can be measured, and why the rest cannot; the words are those of `select`."""
+    sorts, consent = Sorted(), replace(options, consent_turn_on=True)
+    bears = (Precondition.NO_SLOW_OPS,) if gentle else ()
+    for candidate in found:
+        why = disputed.get(candidate.key, "") if not options.observe else ""
+        ill = {} if options.forced else cluster.illness(candidate.known_osds, bears)
+        reason = why or ("" if ill else _why_not(candidate, cluster, options, throwaway))
+        if reason:
+            line = one_line(f"{candidate.hostname} {candidate.domain_id}: {reason}", 300)
+            sorts.skipped.append(line)
+            if not why and not _why_not(candidate, cluster, consent, throwaway):
+                sorts.off.append(line)
+        elif ill:
+            osd_id, why = next(iter(ill.items()))
+            sorts.left_alone[why].append(f"osd.{osd_id}")
+            sorts.waits |= CacheMode.WRITE_THROUGH not in {one.mode for one in candidate.drives}
+        else:
+            sorts.by_model[candidate.drives[0].drive_model].append(candidate)
+    return sorts
+
+
+def turning_on(scope: str) -> CommandLine:
+    """What measures drives whose caches are off, once an admin has agreed to turn them on."""
+    if scope == WHOLE:
+        return command("ceph wcache campaign start --consent-turn-on --dry-run")
+    return command("ceph wcache campaign start --scope={} --consent-turn-on --dry-run", scope)
+
+
 def candidates(
     reports: Iterable[HostReport], cluster: ClusterState, scope: Scope
 ) -> List[Candidate]:
@@ -193,6 +251,7 @@ def select(
     throwaway: bool,
     disputed: Mapping[Tuple[str, str], str] = {},
     gentle: bool = False,
+    by_try: bool = False,
 ) -> Selection:
     """At most `drives_per_model` domains of each drive model, spread over hosts.
 
@@ -204,30 +263,10 @@ def select(
     Raises RefusedError where the drives that could be measured are not well, and NotFoundError
     where nothing in the scope can be measured, with the first reason.
     """
-    skipped: List[str] = []
-    left_alone: Dict[str, List[str]] = defaultdict(list)  # by what is wrong, the OSDs
-    by_model: Dict[DriveModel, List[Candidate]] = defaultdict(list)
-    bears = (Precondition.NO_SLOW_OPS,) if gentle else ()
-    for candidate in found:
-        reason = disputed.get((candidate.hostname, candidate.domain_id))
-        if options.observe:
-            reason = None  # nothing is touched that somebody may have to restore
-        ill = {} if options.forced else cluster.illness(candidate.known_osds, bears)
-        reason = reason or ("" if ill else _why_not(candidate, cluster, options, throwaway))
-        if reason:
-            left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
-            skipped.append(one_line(left_out, 300))
-        elif ill:
-            osd_id, why = next(iter(ill.items()))
-            left_alone[why].append(f"osd.{osd_id}")
-        else:
-            by_model[candidate.drives[0].drive_model].append(candidate)
-    skipped += [
-        one_line(
-            f"{many(len(osds), 'drive')} passed over, of which an OSD {why}: {named(osds)}", 300
-        )
-        for why, osds in sorted(left_alone.items())
-    ]
+    sorts = sort_out(
+        found, cluster, options, throwaway=throwaway, disputed=disputed, gentle=gentle
+    )
+    by_model, skipped = sorts.by_model, sorts.skipped + sorts.passed_over
     chosen: List[Candidate] = []
     for model in sorted(by_model, key=str):
         why_last = _sampled_last(by_model[model], cluster)
@@ -249,16 +288,8 @@ def select(
                 f"{model}: {len(left)} more {of_it} not sampled"
                 + (last and f" (those that come last: {last})")
             )
-    if not chosen and left_alone:
-        raise RefusedError(
-            f"no drive is measured now ({skipped[0]})", _way_beside(left_alone, gentle=gentle)
-        )
     if not chosen:
-        why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
-        look = "see `ceph wcache drive ls`"
-        if skipped and not options.observe:
-            look = f"measure what is there: `ceph wcache campaign start --observe`; {look}"
-        raise NotFoundError(f"nothing can be measured ({why})", look)
+        raise _nothing(sorts, options, gentle=gentle, by_try=by_try)
     if len(chosen) > RUNS_MAX:
         raise MalformedError(
             f"this would measure {len(chosen)} cache domains; the limit is {RUNS_MAX}",
@@ -284,17 +315,28 @@ def _sampled_last(
     return {**found, **{one.key: "move data" for one in candidates_ if one.known_osds & busy}}
 
 
-def _way_beside(left_alone: Mapping[str, Sequence[str]], *, gentle: bool) -> str:
-    way = (
-        "wait until they are well, or use --override=cluster_healthy (the records are then never "
-        "pooled)"
-    )
-    if gentle or {*left_alone} != {SLOW_OPS}:
-        return way
-    return (
-        "measure with --loads=traffic, with --observe or by `ceph wcache try`, which go on beside "
-        f"them, {way}"
-    )
+def _nothing(
+    sorts: Sorted, options: CampaignOptions, *, gentle: bool, by_try: bool
+) -> WcacheError:
+    """Why no drive is measured, by what would change that."""
+    turn_on = f"agree to turn caches on for it: {ticked(turning_on(options.scope))}"
+    if sorts.left_alone and not sorts.all_off:
+        ways = ["wait until they are well"]
+        if not gentle and {*sorts.left_alone} == {SLOW_OPS}:
+            ways.insert(0, "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
+                           "which go on beside them")
+        if not by_try and {*sorts.left_alone} != {NOT_UP}:
+            ways.append("use --override=cluster_healthy (the records are then never pooled)")
+        ways += [turn_on] if sorts.off else []
+        return RefusedError(
+            f"no drive is measured now ({sorts.passed_over[0]})", ", or ".join(ways)
+        )
+    whys = [*sorts.off, *sorts.skipped, f"no drive is in scope {options.scope}"]
+    ways = ["see `ceph wcache drive ls`"]
+    if sorts.skipped and not options.observe:
+        ways.insert(0, "measure what is there: `ceph wcache campaign start --observe`")
+    ways = [turn_on, *ways] if sorts.off else ways
+    return NotFoundError(f"nothing can be measured ({whys[0]})", "; ".join(ways))
 
 
 def _why_not(

@@ -80,7 +80,7 @@ def counted(
 ) -> Dict[DriveKind, Counted]:
     """By `DriveKind.home`, the drives of each kind by what they could be changed to."""
     found: Dict[DriveKind, Counted] = defaultdict(Counted)
-    for kind, _, drive in _at_home(reports, cluster):
+    for kind, _, drive in at_home(reports, cluster):
         of_kind, mode = found[kind], drive.mode
         if mode is not None:
             can = _switchable(drive, throwaway)
@@ -97,7 +97,7 @@ def hosts_by_model(
     Only drives count whose cache mode could be changed, where that is what is asked about.
     """
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
-    for kind, hostname, drive in _at_home(reports, cluster):
+    for kind, hostname, drive in at_home(reports, cluster):
         # one drive that can be switched is enough: what cannot is changed nowhere
         known = kind in found and hostname in found[kind]
         if not known and (not switchable or _switchable(drive, throwaway)):
@@ -105,7 +105,7 @@ def hosts_by_model(
     return {key: frozenset(names) for key, names in found.items()}
 
 
-def _at_home(
+def at_home(
     reports: Iterable[HostReport], cluster: ClusterState
 ) -> Iterator[Tuple[DriveKind, str, DriveReport]]:
     """Each drive of each host, once for each device class of its OSDs."""

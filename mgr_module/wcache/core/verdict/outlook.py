@@ -7,7 +7,7 @@ lowest end of all drive models that would change to the highest, never a single 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
@@ -78,7 +78,8 @@ class Outlook:
 
     `right`: in the mode that is better, or in either where that does not matter.  `went_back`:
     a rollout found the recommended mode to be worse.  `fixed`: what they are in cannot be
-    changed as things are.  `ask_about` is a drive model that is undecided.
+    changed as things are.  `ask_about` is a drive model that is undecided, `to_measure` are those
+    that are not measured.
     """
 
     models: int
@@ -92,6 +93,7 @@ class Outlook:
     fixed: int = 0
     simulated: bool = False
     ask_about: str = ""
+    to_measure: FrozenSet[DriveKind] = frozenset()
 
     @property
     def waiting(self) -> Tuple[Backlog, ...]:
@@ -157,6 +159,7 @@ def outlook(rows: Sequence[Position], drives: int) -> Outlook:
         len(rows), drives, _side(CacheMode.WRITE_THROUGH, rows), _side(CacheMode.WRITE_BACK, rows),
         **sums, simulated=bool(rows) and not any(row.kind.real for row in rows),
         ask_about=ask_about,
+        to_measure=frozenset(row.kind for row in rows if row.group == "unmeasured"),
     )
 
 

@@ -136,6 +136,7 @@ class PlanService:
                 "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
                 "drives_in_place": wanted.drives_in_place, "reported": codec.to_plain(reported),
                 "in_place_by": in_place_by(world, knob, scope),
+                **self._missing(world, knob, asked),
             }, wanted)
         rollout = Rollout(
             plan_id, world.now_s, changes, consent_turn_on=asked.consent_turn_on,
@@ -156,6 +157,14 @@ class PlanService:
             "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)
+
+    def _missing(self, world: World, knob: str, asked: Asked) -> Dict[str, str]:
+        """The consent that is all that keeps a plan from changing something."""
+        if asked.consent_turn_on:
+            return {}
+        wanted = self._planners[knob].plan(replace(asked, consent_turn_on=True), world)
+        found = any(change.is_within(asked.scope) for change in wanted.changes)
+        return {"missing": "consent_turn_on"} if found else {}
 
     def remove(self, plan_id: str, dry_run: bool = False) -> Steered:
         """`plan rm`: forget a plan that was never begun; what was begun is the way back."""
