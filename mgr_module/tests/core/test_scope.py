@@ -68,11 +68,20 @@ def test_what_is_no_scope_is_refused_with_what_is_one(text):
     )
 
 
-@pytest.mark.parametrize("text", ["osd.1", "host:h1", "model:HD1", "class:hdd,host:h1"])
-def test_a_command_names_the_terms_that_it_goes_by(text):
-    assert parse_scope("class:hdd", ("class",)) == Scope("hdd")
+@pytest.mark.parametrize(("takes", "use"), [
+    (("cluster", "class"), "cluster or class:NAME"), (("class",), "class:NAME"),
+])
+@pytest.mark.parametrize("text", [
+    "osd.1", "host:h1", "model:HD1", "class:hdd,host:h1", "cluster:x",
+])
+def test_a_command_names_the_terms_that_it_goes_by(text, takes, use):
+    assert parse_scope("class:hdd", takes) == Scope("hdd")
     with pytest.raises(MalformedError) as caught:
-        parse_scope(text, ("class",))
-    assert caught.value.line() == (
-        f"scope {text!r} is not known here: use cluster or class:NAME"
-    )
+        parse_scope(text, takes)
+    assert caught.value.line() == f"scope {text!r} is not known here: use {use}"
+
+
+def test_the_whole_cluster_is_a_scope_of_those_that_take_it():
+    assert parse_scope("cluster") == parse_scope("cluster", ("cluster", "class")) == Scope()
+    with pytest.raises(MalformedError):
+        parse_scope("cluster", ("class",))

@@ -111,7 +111,7 @@ OF_AUTOMATION: Tuple[Command, ...] = (
          SCOPE, DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(**a), terms=("class",),
+        lambda s, v, a: s.auto.turn(**a), terms=("cluster", "class"),
     ),
     Command(
         "wcache auto status", (), "r",

@@ -13,7 +13,9 @@ from .model import DriveModel, DriveReport
 
 WHOLE = "cluster"
 # What a term of a scope may name, by its kind, as it is typed.
-FORMS = {"class": "class:NAME", "host": "host:NAME", "osd": "osd.N", "model": "model:PART"}
+FORMS = {
+    WHOLE: WHOLE, "class": "class:NAME", "host": "host:NAME", "osd": "osd.N", "model": "model:PART",
+}
 _NAME_MAX = 253
 # A drive model's name may have commas.
 _COMMA = re.compile(r",(?=class:|host:|osd\.|model:)")
@@ -87,20 +89,20 @@ class Scope:
 def parse_scope(text: Optional[str], takes: Tuple[str, ...] = tuple(FORMS)) -> Scope:
     """Read a scope as it is typed; None is the whole cluster.
 
-    `takes` are the kinds of terms that the command can go by.
+    `takes` are the kinds of terms that the command can go by, WHOLE one of them.
     Raises MalformedError that says which these are.
     """
-    if text in (None, WHOLE):
+    if text is None or (text == WHOLE and WHOLE in takes):
         return Scope()
     found: Dict[str, str] = {}
     for term in _COMMA.split(str(text)):
         kind, name = _term(term)
-        if kind not in takes or kind in found or not 0 < len(name) <= _NAME_MAX:
-            forms = [WHOLE, *(form for kind, form in FORMS.items() if kind in takes)]
-            use = f"use {', '.join(forms[:-1])} or {forms[-1]}"
+        if kind not in takes or kind in (*found, WHOLE) or not 0 < len(name) <= _NAME_MAX:
+            *others, last = [form for kind, form in FORMS.items() if kind in takes]
+            use = "use " + ", ".join(others) + (" or " if others else "") + last
             raise MalformedError(
                 f"scope {str(text)[:60]!r} is not known here",
-                f"{use}, {_TERMS}" if len(takes) > 1 else use,
+                f"{use}, {_TERMS}" if len({*takes} - {WHOLE}) > 1 else use,
             )
         found[kind] = name
     return Scope(

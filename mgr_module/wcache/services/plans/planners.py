@@ -33,6 +33,7 @@ from ...core.experiment.run_state import RunSpec
 from ...core.host_report import DriveKind
 from ...core.model import CacheMode, Finding, LoadPoint
 from ...core.scope import Scope
+from ...core.text import NOTHING, CommandLine
 from ...core.verdict.explaining import expected
 from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
@@ -92,6 +93,10 @@ class Planner(Protocol):
 
         Raises NotReadyError where nothing is known to plan by.
         """
+
+    def instead(self, asked: Asked, world: World) -> Optional[CommandLine]:
+        """What follows where a plan changes nothing: nothing by None, by NOTHING as elsewhere."""
+        return NOTHING
 
     def trial_of(self, rollout: Rollout, world: World) -> Optional[OwnTrial]:
         """How a plan that begins with a change of this knob is tried, where not by that change.

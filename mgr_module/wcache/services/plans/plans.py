@@ -136,6 +136,7 @@ class PlanService:
                 "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
                 "drives_in_place": wanted.drives_in_place, "reported": codec.to_plain(reported),
                 "in_place_by": in_place_by(world, knob, scope),
+                "next": self._planners[knob].instead(asked, world),
                 **self._missing(world, knob, asked),
             }, wanted)
         rollout = Rollout(

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 from memory_world import (
+    BUSY,
     GIB,
     TARGET,
     a_mgr,
     a_trial,
     begun,
     leased,
+    one_host,
     raised,
     shown,
     to_its_end,
@@ -18,6 +20,7 @@ from memory_world import (
 from module_world import ok, refused, said, settled, start
 from wcache.core.events import ClusterSeen
 from wcache.core.record import Precondition
+from wcache.knobs.memory.trial_result import TrialVerdict
 
 
 def with_a_plan(**options):
@@ -231,3 +234,19 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
     seen = ClusterSeen((), 1, controls=(*sorted(tried), 90, 91, 92))
     assert mgr.inside.looking.as_of_now(others, seen).controls == (90, 91, 92)
     assert shown(mgr)["status"] == "running"
+
+
+@pytest.mark.parametrize(("told", "line"), [
+    (None, "ceph wcache memory trial start class:hdd --dry-run"),
+    ((TrialVerdict.NONE, 1.0), ""),
+])
+def test_a_plan_that_changes_nothing_leads_to_a_trial_where_none_has_told(told, line):
+    mgr = one_host(BUSY, BUSY, told=told)
+    watch(mgr)
+    plan = said(mgr, "plan", knob="memory")
+    assert (plan["changes"], plan["next"]) == ([], line)
+    if line:
+        forecast = said(mgr, "memory trial start", scope="class:hdd", dry_run=True)
+        assert forecast["next"] == "ceph wcache memory trial start class:hdd --accept-cost"
+        begun(mgr)
+        assert said(mgr, "plan", knob="memory")["next"] == "ceph wcache memory trial show"

@@ -355,6 +355,6 @@ ROWS: Tuple[Command, ...] = (
         "Show measured capacities with their intervals, what was set, and what is recommended for "
         "osd_mclock_max_capacity_iops_* per device class, with the commands",
         lambda s, v, a: s.behind(MCLOCK.name).show(a.get("scope")), show,
-        terms=("class",),
+        terms=("cluster", "class"),
     ),
 )

@@ -29,7 +29,7 @@ from ....core.change.rollout_state import Rollout, RolloutStatus
 from ....core.errors import NotFoundError, NotReadyError
 from ....core.model import Finding
 from ....core.scope import Scope, parse_scope
-from ....core.text import command
+from ....core.text import NOTHING, CommandLine, command
 from ....engine.engine import steady_clock
 from ....engine.world import World
 from ....services.guards import require_all_drives, require_config, require_scope
@@ -45,7 +45,7 @@ from ..single import single_osds
 from . import tables
 from .facts import MemoryFacts
 from .osds import READINGS_S, CephMemory, MemoryWatch, TrialOsds
-from .trials import BOUNDS, Trials, require_class
+from .trials import BOUNDS, Trials, untried_yet
 
 # Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
 OSDS_SHOWN_MAX = 1000
@@ -163,6 +163,20 @@ class MemoryPlanner(Planner):
         )
         full = overfull(facts, back_edits(left, facts.config))
         return next((f"{why}: {todo}" for why in full.values()), "")
+
+    def instead(self, asked: Asked, world: World) -> Optional[CommandLine]:
+        """Return a trial of the first class that could be tried and was not lately."""
+        if world.frozen or any(not one.over for one in world.trials.values()):
+            return NOTHING
+        facts = self.facts.gather(world)
+        classes = {
+            item.osd.device_class for host in facts.hosts for item in host.osds
+            if asked.wants(host.name, item.osd.device_class)
+        }
+        return next((
+            command("ceph wcache memory trial start class:{} --dry-run", name)
+            for name in sorted(classes) if untried_yet(name, world, facts)
+        ), None)
 
     def trial_of(self, rollout: Rollout, world: World) -> OwnTrial:
         """Return a trial that leases a larger target to some OSDs of a class, in blocks."""
@@ -364,7 +378,7 @@ ROWS: Tuple[Command, ...] = (
         "wcache memory recommend", (SCOPE,), "r",
         "Recommend osd_memory_target per host and device class, and say what it would gain",
         lambda s, v, a: s.behind(MEMORY.name).recommend(a.get("scope")), tables.recommend,
-        terms=("class", "host"),
+        terms=("cluster", "class", "host"),
     ),
     Command(
         "wcache memory trial start",
@@ -375,7 +389,7 @@ ROWS: Tuple[Command, ...] = (
         "`apply --trial` does for a plan; --accept-cost accepts what it takes: hours, and caches "
         "that are filled and emptied again",
         lambda s, v, a: s.behind(MEMORY.name).trials.ask(**a), tables.trial,
-        bounds=BOUNDS, terms=("class",), fit=require_class,
+        bounds=BOUNDS, terms=("class",),
     ),
     Command(
         "wcache memory trial show", (), "r",

@@ -12,7 +12,6 @@ from typing import (
     Dict,
     FrozenSet,
     List,
-    Mapping,
     NamedTuple,
     Optional,
     Sequence,
@@ -22,9 +21,16 @@ from typing import (
 from ....core import codec
 from ....core.change.rollout_state import Rollout
 from ....core.cluster import in_turns
-from ....core.errors import ConflictError, ConsentError, MalformedError, NotReadyError, RefusedError
+from ....core.errors import (
+    ConflictError,
+    ConsentError,
+    MalformedError,
+    NotReadyError,
+    RefusedError,
+    WcacheError,
+)
 from ....core.fleet.agents import MEMORY_UNTOLD_S
-from ....core.scope import WHOLE, parse_scope
+from ....core.scope import parse_scope
 from ....core.text import NOTHING, amount, command, many, named, typed
 from ....engine.engine import Engine
 from ....engine.measuring import TrialKind
@@ -56,12 +62,6 @@ OSDS_DEFAULT = 3
 BOUNDS = {
     "osds": (OSDS_MIN, OSDS_MAX), "blocks": (BLOCKS_MIN, BLOCKS_MAX), "period_s": (1, 86400),
 }
-
-
-def require_class(arguments: Mapping[str, Any]) -> None:
-    """Raise MalformedError where the scope of a trial names no device class."""
-    if arguments["scope"] == WHOLE:
-        raise MalformedError("a trial is of OSDs of one device class", "use class:NAME")
 
 
 class Trials:
@@ -311,6 +311,17 @@ def choose(
         ), low, high,
         float(period_s or max(1, int(reach_s))), reach_s,
         world.options.of(MemoryOptions).memory_step_s, blocks, plan_id=plan_id,
+    )
+
+
+def untried_yet(device_class: str, world: World, facts: Facts) -> bool:
+    """Whether a larger target of a class can be tried now, and no trial has told of it lately."""
+    try:
+        trial = choose("", world, facts, device_class, None, OSDS_DEFAULT)
+    except WcacheError:
+        return False
+    return not any(
+        one.is_of(device_class, trial.low_bytes, facts.now_s) for one in facts.trials
     )
 
 
