@@ -62,6 +62,14 @@ def test_findings_that_are_cut_off_are_counted_with_the_command_that_lists_all_o
     assert f"And {more} more: ceph wcache status --all" in words(Site(mgr).page("/"))
 
 
+def test_drives_that_are_cut_off_are_counted_with_the_command_that_lists_each():
+    mgr = FakeMgr(("h1", tuple(make.drive(f"sd{n}", n) for n in range(ROWS_MAX + 1))))
+    mgr.report_all()
+    assert "And 1 more: ceph wcache drive ls host:h1 --all" in words(Site(mgr).page("/drives"))
+    listed = ok(mgr.command("drive ls", scope="host:h1", all=True))
+    assert all(f" sd{n} " in listed for n in range(ROWS_MAX + 1))
+
+
 def test_equal_advice_stands_once():
     unsafe = make.unsafe_drive().state
     drives = tuple(make.drive(f"sd{n}", n, state=unsafe) for n in range(3))

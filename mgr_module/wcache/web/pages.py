@@ -25,7 +25,8 @@ from ..core.loads import level_ns
 from ..core.model import load_name
 from ..core.options.entries import arms_of
 from ..core.record import Record
-from ..core.text import grouped, many, relative, when
+from ..core.scope import WHOLE
+from ..core.text import command, grouped, many, relative, when
 from ..core.text import latency as latency_text
 from ..engine.gate.kept_blocks import KeptBlock
 from ..knobs.registry import KNOBS
@@ -152,8 +153,9 @@ def drives(read: Reader, query: Query) -> Page:
         chosen = hosts[0]["hostname"]
     found = read("drive ls", scope=f"host:{chosen}" if chosen else None)["drives"]
     names = [(row["hostname"], f"{row['hostname']} ({row['drives']})") for row in hosts[:ROWS_MAX]]
+    rest = command("ceph wcache drive ls {} --all", f"host:{chosen}" if chosen else WHOLE)
     return _listing(
-        "Drives", DRIVES, found, "No probe has reported a drive.", "ceph wcache drive ls",
+        "Drives", DRIVES, found, "No probe has reported a drive.", rest,
         choice=("drives", "Host", "host", [("", "all, while they are few"), *names], chosen)
         if len(hosts) > 1 else (),
     )
