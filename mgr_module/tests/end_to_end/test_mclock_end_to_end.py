@@ -195,6 +195,16 @@ def test_a_measurement_in_a_mode_that_is_gone_is_not_recommended(mgr):
     assert "no measurement is still valid" in str(said(mgr, "plan", knob="mclock")["left_alone"])
 
 
+def test_what_is_doubted_of_a_class_that_is_changed_is_a_note_and_nothing_is_left_alone(mgr):
+    measure(mgr, drives_per_model=2)
+    told, plain = said(mgr, "plan", knob="mclock"), ok(mgr.command("plan", knob="mclock"))
+    assert told["changes"]
+    assert [told["left_alone"], told["doubts"]] == [
+        [], ["class hdd: ACME HD1 1.0: 2 OSDs measured; 3 or more are better"]]
+    assert f"note: {told['doubts'][0]}" in plain
+    assert "left alone" not in plain
+
+
 def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
     start(mgr, "capacity")
     while not mgr.mclock.measured:

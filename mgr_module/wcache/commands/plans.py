@@ -129,7 +129,7 @@ def _plan_text(data: Mapping[str, Any], *, whole: bool) -> str:
         ]
     lines += left
     lines += listed([f"no longer fits: {line}" for line in data.get("moved", [])], "such changes")
-    lines += [f"note: {line}" for line in stale_keys_text(data)]
+    lines += [f"note: {line}" for line in (*data.get("doubts", []), *stale_keys_text(data))]
     lines += [f"note: {line}" for line in of_options(drives)]
     if planned:
         if any(c.get("kept") == PLANNED_TO_LAST for c in drives):

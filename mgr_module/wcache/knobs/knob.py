@@ -96,13 +96,15 @@ class Wanted:
 
     `remember` keeps what a knob wants kept beside the plan.  It is called with the changes that
     the plan has, none where there is no plan, and not at all by a dry run.  `drives_in_place` are
-    as they should be; None where a knob does not go drive by drive.
+    as they should be; None where a knob does not go drive by drive.  `doubts` are about what is
+    changed all the same.
     """
 
     changes: Tuple[Change, ...]
     left_alone: Tuple[str, ...] = ()
     remember: Callable[[Sequence[Change]], None] = lambda changes: None
     drives_in_place: Optional[int] = None
+    doubts: Tuple[str, ...] = ()
 
 
 def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:

@@ -51,8 +51,10 @@ def make_changes(
     """
     found: List[Change] = []
     left: List[str] = []
+    doubts: List[str] = []
     for advice in advices:
-        left += [f"class {advice.device_class}: {line}" for line in advice.warnings]
+        told = doubts if advice.changes else left
+        told += [f"class {advice.device_class}: {line}" for line in advice.warnings]
         for where, edits in _grouped(advice, cluster):
             config, before = config.after(edits), config
             found.append(
@@ -65,7 +67,7 @@ def make_changes(
     if len(found) > CHANGES_MAX:
         more = len(found) - CHANGES_MAX
         left.append(f"{more} more hosts: plan again when this plan is done")
-    return Wanted(tuple(found[:CHANGES_MAX]), tuple(left))
+    return Wanted(tuple(found[:CHANGES_MAX]), tuple(left), doubts=tuple(doubts))
 
 
 def _felt(

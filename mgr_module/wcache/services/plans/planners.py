@@ -195,6 +195,7 @@ class _Together(Planner):
         """Return the changes of all knobs; leave out one that is not ready if others are."""
         changes: List[Change] = []
         left: List[str] = []
+        doubts: List[str] = []
         unready: List[NotReadyError] = []
         remembers: List[Callable[[Sequence[Change]], None]] = []
         in_place: Optional[int] = None  # one knob of them goes drive by drive
@@ -207,6 +208,7 @@ class _Together(Planner):
                 continue
             changes += wanted.changes
             left += wanted.left_alone
+            doubts += wanted.doubts
             remembers.append(wanted.remember)
             if wanted.drives_in_place is not None:
                 in_place = wanted.drives_in_place
@@ -221,7 +223,7 @@ class _Together(Planner):
             for each in remembers:
                 each(kept)
 
-        return Wanted(tuple(changes), tuple(left), remember, in_place)
+        return Wanted(tuple(changes), tuple(left), remember, in_place, tuple(doubts))
 
 
 def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> List[str]:

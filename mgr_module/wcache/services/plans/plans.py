@@ -155,6 +155,7 @@ class PlanService:
         return _Made({
             "plan_id": "", "changes": plain_changes(changes, asked.persist, expectations(world)),
             "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
+            "doubts": list(wanted.doubts),
             "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)
