@@ -231,10 +231,10 @@ def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     assert ok(mgr.command("try")).splitlines()[-1] == "next: nothing"
     assert "in place, by plan p1" in ok(mgr.command("plan"))
     # turning caches on needs a consent, which `try` does not take
-    again = "ceph wcache campaign start --scope=cluster --consent-turn-on --dry-run"
+    again = "ceph wcache campaign start --consent-turn-on --dry-run"
     assert f"to measure again: `{again}`" in data["lines"]
     assert "needs its own consent" in refused(mgr, "try", accept_cost=True)
-    forecast = said(mgr, "campaign start", scope="cluster", consent_turn_on=True, dry_run=True)
+    forecast = said(mgr, "campaign start", consent_turn_on=True, dry_run=True)
     assert forecast["forecast"]["drives"]
 
 
