@@ -60,9 +60,14 @@ def test_observe_prints_full_tables_toggles_nothing_and_decides_nothing(
 
 
 def decided(wcache: Wcache) -> List[Any]:
-    """What is recommended; without a class of another test's own, whose drives are going."""
+    """What was measured so far, by class and load.
+
+    Hosts and classes that other tests made are going meanwhile, and who has a drive model is part
+    of what is recommended; what its drives were measured to do is not.
+    """
     return [
-        each for each in wcache("recommend")["recommendations"]
+        (each["device_class"], load["load_point"], load["verdict"], load["drives"], load["ratio"])
+        for each in wcache("recommend")["recommendations"] for load in each["loads"]
         if not each["device_class"].startswith("own-")
     ]
 
