@@ -193,7 +193,8 @@ def _judged(
     modes: List[Optional[CacheMode]] = []
     for drive in drives:
         advice = recommended_for(drive, report, world.cluster, wanted)
-        modes.append(None if advice is None else advice.mode)
+        apart = world.cluster.apart(report, [use.osd_id for use in drive.uses])
+        modes.append(None if advice is None or advice.unproven_on(apart) else advice.mode)
     return foreign_rules.judged(rule, report.hostname, drives, modes)
 
 

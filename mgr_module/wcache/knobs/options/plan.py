@@ -54,7 +54,8 @@ def by_verdicts(
                 reasons=("no option of such a drive's queue or bcache was compared",),
                 of=str(domain.drives[0].drive_model) or "(unnamed)",
             )
-        step, reasons = _step(domain, told, refusals)
+        apart = cluster.apart(domain.report, domain.osd_ids)
+        step, reasons = _step(domain, told, refusals, apart)
         if step is None:
             return Fate(reasons=tuple(reasons))
         refusal = refusal_of(domain, cluster, step.entry, asked.without)
@@ -66,7 +67,7 @@ def by_verdicts(
 
 
 def _step(
-    domain: Domain, told: Told, refusals: Refusals
+    domain: Domain, told: Told, refusals: Refusals, apart: Mapping[str, int]
 ) -> Tuple[Optional[NewValue], List[str]]:
     """The option to be changed, and why others are left alone."""
     thing = (domain.report.hostname, domain.drives[0].domain_id)
@@ -81,7 +82,7 @@ def _step(
         if values or now is None:
             left.append(f"{entry.name} cannot be read, or differs between its drives")
             continue
-        choice = choose(now, verdicts)
+        choice = choose(now, verdicts, apart)
         moved = f"{entry.name} {now} to {choice.value}"
         if not choice.value:
             left += [f"{entry.name}: {choice.why_not}"] if choice.why_not else []
