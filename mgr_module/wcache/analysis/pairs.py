@@ -77,7 +77,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
     for pair in record.pairs:
         periods = pair.periods
         if tuple(period.arm for period in periods) != tuple(Arm):
-            raise MalformedError(f"pair {pair.index} has its periods under the wrong modes")
+            raise MalformedError(f"pair {pair.index} has its periods under the wrong arms")
         strayed = next((period for period in periods if not _held(record, period)), None)
         if strayed is not None:
             warnings.append(

@@ -1,8 +1,8 @@
 """What a run is to do, with what is stored of where it stands.
 
-Two adjacent periods, one in each cache mode, form a pair; which comes first is decided
-by a coin that the recorded seed determines, so that drift cannot favour a mode.  The
-pair is the unit of the statistics, since samples within a period are correlated.
+Two adjacent periods, one in each arm, form a pair; which comes first is decided by a
+coin that the recorded seed determines, so that drift cannot favour an arm.  The pair is
+the unit of the statistics, since samples within a period are correlated.
 """
 
 from __future__ import annotations

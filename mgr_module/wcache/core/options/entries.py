@@ -147,6 +147,7 @@ OPTIONS: Tuple[Option, ...] = (
             "a small one takes throughput from recovery and scrubs too",
             "each I/O counts as bluestore_throttle_cost_per_io more, 670,000 bytes on a drive "
             "that rotates",
+            "deferred writes may have as much, and bluestore_throttle_deferred_bytes besides",
         ),
         low=2**16, high=2**30, unit="bytes",
     ),

@@ -121,7 +121,7 @@ def same(near: Interval, margin: float) -> bool:
 def verdict(far: Interval, near: Interval, margin: float) -> Verdict:
     """What the DECIDE_ALPHA interval and the SAME_ALPHA one say together; margin is a log.
 
-    The logs are of write back over write through.
+    The logs are of arm A over arm B.
     """
     direction = differs(far, margin)
     if direction:

@@ -145,15 +145,15 @@ class RolloutService:
             told = Steered(plan_id, False, rollout.status, undo=anew(rollout))
             if machine.over and not rollout.touched:
                 return told
+            if machine.over:
+                require_apart(world, rollout, unasked=True)
+            require_latest(world, rollout)
             if dry_run:
                 lines = [
                     f"{c.name}: {c.setting.what}{c.setting.over_others(world.drives_of(c))}"
                     for c in rollout.touched
                 ]
                 return replace(told, dry_run=True, would_restore=lines)
-            if machine.over:
-                require_apart(world, rollout, unasked=True)
-            require_latest(world, rollout)
             orders.note("admin", plan_id, "rollback requested")
             for change in rollout.touched:
                 others = change.setting.over_others(world.drives_of(change))

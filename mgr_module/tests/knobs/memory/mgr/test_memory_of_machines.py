@@ -190,9 +190,10 @@ def test_what_a_later_plan_has_given_to_others_is_not_taken_back_before_that_pla
     run(mgr, "p1", scope="class:ssd")
     run(mgr, "p2")
     assert given(mgr) == 8
-    assert refused(mgr, "rollback", plan_id="p1").endswith(
-        "host h0 would give its OSDs 10.0 GiB, and has 8.0 GiB for them: roll back p2 first"
-    )
+    for dry_run in (True, False):
+        assert refused(mgr, "rollback", plan_id="p1", dry_run=dry_run).endswith(
+            "host h0 would give its OSDs 10.0 GiB, and has 8.0 GiB for them: roll back p2 first"
+        )
     for plan_id in ("p2", "p1"):
         ok(mgr.command("rollback", plan_id=plan_id))
         to_its_end(mgr)
