@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mgr_fakes import builders as make
-from wcache.core.automation.state import AutoState
-from wcache.core.model import CacheMode, LoadPoint, Verdict
-from wcache.core.verdict.pooling import LoadVerdict
-from wcache.core.verdict.recommend import Recommendation
-from wcache.engine.auto_look import Domains, look
-from wcache.engine.world import World
+from wcache.core.model import CacheMode
+from wcache.engine.auto_look import Domains
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -42,26 +38,3 @@ def test_whether_the_cluster_is_thrown_away_decides_what_a_loop_device_may_do():
     report = make.report("h1", loop)
     assert not domains.of(report, throwaway=True)[0].refusal
     assert "loop device" in domains.of(report, throwaway=False)[0].refusal
-
-
-def test_by_itself_a_drive_is_not_changed_for_what_osds_with_a_db_elsewhere_have_proven():
-    report = make.report("h1", make.drive("sda", 0), make.drive("sdb", 1))
-    cluster = make.cluster([make.osd(0, "h1", dedicated_db=True), make.osd(1, "h1")])
-    world = World(0.0, lambda: cluster, reports={"h1": report}, reported_at_s={"h1": 0.0})
-    load = LoadVerdict(
-        LoadPoint.OSD_BENCH_DEPTH1, Verdict.B, 2, 4.0, 3.0, 5.0, apart=("db",)
-    )
-    vars(world).update(_recommendations=(
-        Recommendation("hdd", make.MODEL, Verdict.B, WT, "as measured", (load,), (), ()),
-    ))
-    domains = Domains()
-
-    def refusals(*fresh):
-        seen = look(world, domains, AutoState(fresh=fresh), frozenset(), ())
-        return [drive.refusal for drive in seen.drives]
-
-    beside_db, alone = refusals()
-    assert beside_db == ""
-    assert "proven only on OSDs with DB elsewhere" in alone
-    tokens = [domain.token(cluster) for domain in domains.of(report, throwaway=False)]
-    assert refusals(*tokens) == ["", ""]  # new drives are measured first

@@ -14,7 +14,7 @@ from wcache.core.hardware import BcacheState, OptionValue
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.options.entries import OptionTrial
-from wcache.core.verdict.option_choice import Choice, Ground, OptionVerdict, choose, fallen
+from wcache.core.verdict.option_choice import OptionVerdict, choose
 from wcache.knobs.knob import Asked
 from wcache.knobs.options.osds import TIMES_MAX, Refusals, drifted, make_changes
 from wcache.knobs.options.plan import by_admin, by_verdicts
@@ -27,14 +27,13 @@ DEFERRED = "bluestore_prefer_deferred_size_hdd"
 
 
 def verdict(
-    values, says, within=(0.7, 1.43), name="nr_requests", load=LoadPoint.OSD_BENCH_BATCH,
-    apart=(),
+    values, says, within=(0.7, 1.43), name="nr_requests", load=LoadPoint.OSD_BENCH_BATCH
 ):
     first, second = values.split(",")
     return OptionVerdict(
         OptionTrial(name, first, second), "hdd", str(MODEL), load, False, says,
         "too few pairs" if says is OPEN else "", 3, 0.75, *within,
-        "99% of the mean of 3 drives", (), apart,
+        "99% of the mean of 3 drives", (),
     )
 
 
@@ -81,36 +80,6 @@ def test_what_verdicts_do_not_say_is_not_guessed(now, verdicts, why):
     found = choose(now, [verdict(*one) for one in verdicts])
     assert found.value == ""
     assert why in found.why_not
-
-
-@pytest.mark.parametrize(
-    ("proven", "apart", "value"),
-    [
-        ((), {"": 2}, "256"), (("",), {"": 2}, "256"), (("", "db"), {"": 2}, "256"),
-        (("", "db"), {"": 2, "db": 3}, "256"), (("db",), {}, "256"), (("db",), {"db": 2}, "256"),
-        (("db",), {"": 2}, ""), (("",), {"db": 2}, ""), (("db",), {"": 2, "db": 3}, ""),
-    ],
-)
-def test_a_gain_counts_on_osds_alone_that_have_the_same_on_other_drives(proven, apart, value):
-    told = [verdict("64,256", B, apart=proven)]
-    found = choose("64", told, apart)
-    assert found.value == value
-    if not value:
-        assert found.why_not.startswith("nr_requests 256 at batch is proven only on OSDs with ")
-        assert "`ceph wcache ab nr_requests=64,256 --scope=osd.2`" in found.why_not
-        own = verdict("64,256", B, load=LoadPoint.OSD_TRAFFIC, apart=tuple(apart))
-        assert choose("64", [*told, own], apart).verdicts == (own,)
-    lost = verdict("64,256", A, load=LoadPoint.OSD_TRAFFIC, apart=("db", "wal"))
-    assert "worse at another" in choose("64", [*told, lost], apart).why_not
-    assert choose("256", told, apart) == Choice()
-
-
-def test_what_was_chosen_for_osds_of_one_kind_falls_only_where_none_speaks_for_it():
-    told = [verdict("64,128", B, apart=("db",)), verdict("64,256", B, apart=("",))]
-    assert [choose("64", told, {apart: 0}).value for apart in ("db", "")] == ["128", "256"]
-    grounds = [Ground("hdd", str(MODEL), False, "nr_requests", "64", v) for v in ("128", "256")]
-    assert [fallen(ground, told) for ground in grounds] == ["", ""]
-    assert "no longer speak for" in fallen(grounds[0], told[1:])
 
 
 def test_the_load_that_decided_proves_the_change_and_clients_own_comes_first():
@@ -175,19 +144,16 @@ def test_where_the_journal_is_in_ram_no_plan_names_what_outlives_a_reboot():
 
 
 def planned(name=DEFERRED, values="65536,0", says=B, stored=(), by_itself=False, default="65536",
-            plans=(), without=NOTHING, apart=(), with_db=()):
+            plans=(), without=NOTHING):
     hosts = ("h0", "h1", "h2")
     reports = [
         HostReport(host, "v", (make.drive("sda", index, drive_model=MODEL),))
         for index, host in enumerate(hosts)
     ]
-    cluster = make.cluster([
-        make.osd(index, host, dedicated_db=index in with_db) for index, host in enumerate(hosts)
-    ])
+    cluster = make.cluster([make.osd(index, host) for index, host in enumerate(hosts)])
     return make_changes(
-        Asked("p1", "n", by_itself=by_itself, without=without),
-        [verdict(values, says, name=name, apart=apart)], reports, cluster, Config(stored),
-        lambda _: default, Refusals(by_itself, plans),
+        Asked("p1", "n", by_itself=by_itself, without=without), [verdict(values, says, name=name)],
+        reports, cluster, Config(stored), lambda _: default, Refusals(by_itself, plans),
     )
 
 
@@ -208,17 +174,6 @@ def test_an_osd_on_a_drive_that_an_admin_leaves_out_keeps_its_values_and_is_name
     wanted = planned(without={("h1", "domain-sda"): "left out by --without=h1:sda"})
     assert [e.who for change in wanted.changes for e in change.edits] == ["osd.0", "osd.2"]
     assert wanted.left_alone == ("osd.1: left out by --without=h1:sda",)
-
-
-def test_osds_that_have_a_db_elsewhere_and_others_are_no_evidence_for_each_other():
-    wanted = planned(apart=("db",), with_db=(1,))
-    assert [edit.who for change in wanted.changes for edit in change.edits] == ["osd.1"]
-    assert wanted.left_alone == (
-        f"OSDs of hdd ACME HD1 1.0: {DEFERRED}: {DEFERRED} 0 at batch is proven only on OSDs with "
-        f"DB elsewhere, and not with all on one drive: `ceph wcache ab {DEFERRED}=65536,0 "
-        "--scope=osd.0`",
-    )
-    assert len(planned(apart=("", "db"), with_db=(1,)).changes) == 3
 
 
 def test_an_osd_that_has_the_better_value_or_one_that_was_not_compared_is_left():

@@ -4,17 +4,7 @@ from dataclasses import replace
 
 import pytest
 from compared_world import options_before, options_of, slow_with, with_drives
-from module_world import (
-    change_osd,
-    findings_of,
-    fine,
-    ok,
-    refused,
-    report_anew,
-    said,
-    settled,
-    until,
-)
+from module_world import findings_of, fine, ok, refused, report_anew, said, settled, until
 from wcache.core.automation.deciding import Wish
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
@@ -304,22 +294,3 @@ def test_a_loss_for_clients_that_one_host_alone_showed_keeps_the_value_everywher
         assert "and worse at another (traffic: insufficient data" in wanted.left_alone[0]
         assert "ceph wcache ab scheduler=none,mq-deadline --scope=host:h1" in wanted.left_alone[0]
     assert "no longer speak for scheduler mq-deadline" in refused(mgr, "apply", plan_id="p1")
-
-
-@pytest.mark.slow
-def test_what_was_compared_where_a_db_is_elsewhere_is_set_nowhere_else_before_it_was_there_too():
-    mgr = a_mgr()
-    for osd_id in range(3):
-        change_osd(mgr, osd_id, dedicated_db=osd_id < 2, rotational=False)
-    for host in HOSTS[:2]:
-        compared(mgr, scope=f"host:{host}")
-    plan = planned(mgr)
-    assert [change["hostname"] for change in plan["changes"]] == ["h0", "h1"]
-    (left,) = plan["left_alone"]
-    assert left == (
-        "h2 sda: scheduler: scheduler mq-deadline at batch is proven only on OSDs with DB "
-        "elsewhere, and not with all on one drive: "
-        "`ceph wcache ab scheduler=none,mq-deadline --scope=osd.2`"
-    )
-    compared(mgr, scope="osd.2")
-    assert [change["hostname"] for change in planned(mgr)["changes"]] == list(HOSTS)

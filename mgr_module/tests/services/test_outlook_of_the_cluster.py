@@ -3,19 +3,7 @@
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import (
-    WB,
-    WT,
-    RealAnalysis,
-    apply_plan,
-    change_osd,
-    measured,
-    of_one_model,
-    ok,
-    said,
-    settled,
-    start,
-)
+from module_world import WB, WT, apply_plan, measured, ok, said, settled
 from wcache.ceph.health import health_checks
 from wcache.engine import world
 from wcache.services import outlook
@@ -114,25 +102,3 @@ def test_a_big_fleet_is_looked_at_anew_only_now_and_then(monkeypatch):
     mgr.now_s += outlook.KEEP_S
     summary(mgr)
     assert asked == [1]
-
-
-@pytest.mark.slow
-def test_what_follows_is_to_measure_the_osds_on_which_nothing_was_proven():
-    mgr = of_one_model(each=1, make_analysis=RealAnalysis)
-    for osd_id in (0, 1):
-        change_osd(mgr, osd_id, dedicated_db=True, rotational=False)
-        start(mgr, loads="batch", scope=f"osd.{osd_id}")
-        settled(mgr)
-    assert (summary(mgr)["cache_off"]["drives"], summary(mgr)["next"]) == (2, "ceph wcache plan")
-    apply_plan(mgr)
-    settled(mgr)
-    follows = "ceph wcache campaign start --scope=osd.2"
-    assert summary(mgr)["next"] == f"{follows} --dry-run"
-    assert said(mgr, "recommend")["recommendations"][0]["to_change"] == 0
-    assert follows in said(mgr, "plan")["left_alone"][0]
-    start(mgr, scope="osd.2")
-    settled(mgr)
-    assert summary(mgr)["next"] == "ceph wcache plan"
-    apply_plan(mgr)
-    settled(mgr)
-    assert {mode for probe in mgr.probes.values() for mode in probe.modes().values()} == {WT}

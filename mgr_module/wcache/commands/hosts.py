@@ -193,8 +193,7 @@ def _judged(
     modes: List[Optional[CacheMode]] = []
     for drive in drives:
         advice = recommended_for(drive, report, world.cluster, wanted)
-        apart = world.cluster.apart(report, [use.osd_id for use in drive.uses])
-        modes.append(None if advice is None or advice.unproven_on(apart) else advice.mode)
+        modes.append(None if advice is None else advice.mode)
     return foreign_rules.judged(rule, report.hostname, drives, modes)
 
 

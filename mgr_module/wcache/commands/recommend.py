@@ -30,8 +30,8 @@ from ..core.verdict.explaining import (
     of_write_through,
     settling,
 )
+from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.load_profile import LoadProfile
-from ..core.verdict.outlook import counted
 from ..core.verdict.recommend import BURSTS, FEW, Recommendation
 from ..core.verdict.repeated import Standing, standing
 from ..core.verdict.result import Result, turned_off
@@ -70,8 +70,7 @@ class Recommended:
         """The recommendations as plain data."""
         rows, held = [], self.held(world)
         drives = counted(
-            world.believed_reports, world.cluster, world.recommendations,
-            throwaway=world.options.throwaway_cluster,
+            world.believed_reports, world.cluster, throwaway=world.options.throwaway_cluster
         )
         for item in recommended_in(world, scope):
             results = [world.results[key] for key in item.record_ids if key in world.results]

@@ -79,12 +79,6 @@ class OsdInfo:
     min_alloc_bytes: int = 0  # 0 where the OSD does not tell (before Ceph 16.2.11 or so)
     takes_discards: Optional[bool] = None  # what its block device is on (KernelDevice.cc)
 
-    @property
-    def apart(self) -> str:
-        """The roles that it has on other drives than its block, as results keep them."""
-        found = ((Role.DB, self.dedicated_db), (Role.WAL, self.dedicated_wal))
-        return ", ".join(role.value for role, dedicated in found if dedicated)
-
 
 @dataclass(frozen=True)
 class SlowOsd:
@@ -177,11 +171,6 @@ class ClusterState:
     def osd_of(self, item: MayBeSimulated, osd_id: int) -> Optional[OsdInfo]:
         """An OSD of drives; None where it is not known, or a simulated host made it up."""
         return None if item.simulated else self.osds.get(osd_id)
-
-    def apart(self, item: MayBeSimulated, osd_ids: Iterable[int]) -> Dict[str, int]:
-        """By what OSDs have on other drives than their block, the first of them."""
-        known = (self.osd_of(item, osd_id) for osd_id in sorted(osd_ids, reverse=True))
-        return {osd.apart: osd.osd_id for osd in known if osd is not None}
 
     def not_up(self, item: MayBeSimulated, osd_ids: Iterable[int]) -> str:
         """Which OSD is not up and so cannot be measured; '' where none, as of made-up ones."""

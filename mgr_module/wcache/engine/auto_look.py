@@ -27,11 +27,10 @@ from ..core.cluster import ClusterState
 from ..core.drive.safety import may_toggle
 from ..core.experiment.run_state import RunStatus
 from ..core.history import AUTO
-from ..core.host_report import DriveKind, HostReport
+from ..core.host_report import HostReport
 from ..core.model import CacheMode, DriveReport, FindingCode, Severity, Verdict
 from ..core.options.entries import better_mode
 from ..core.text import duration, named, typed
-from ..core.verdict.recommend import Recommendation
 from ..core.verdict.repeated import standing
 from ..options import Options
 from .hosts import AWAITED_S
@@ -169,10 +168,8 @@ def look(
         for result in standing(list(world.results.values()))
         if any(item.code is FindingCode.CARRYOVER for item in result.findings)
     }
-    wanted = {item.kind: item for item in world.recommendations if item.mode is not None}
-    fresh = frozenset(state.fresh)  # these are measured
     drives = tuple(
-        _drive(world, report, domain, disputed, shaky, fresh, wanted)
+        _drive(world, report, domain, disputed, shaky)
         for report in reports if older or report.hostname in world.reported_at_s
         for domain in domains.of(report, throwaway=world.options.throwaway_cluster)
     )
@@ -252,7 +249,7 @@ def taken_back(world: World) -> Dict[ModelKey, Tuple[str, float]]:
 
 def _drive(
     world: World, report: HostReport, domain: DomainSeen, disputed: FrozenSet[Key],
-    shaky: Set[Tuple[str, str]], fresh: FrozenSet[str], wanted: Mapping[DriveKind, Recommendation],
+    shaky: Set[Tuple[str, str]],
 ) -> DriveSeen:
     osd_ids, cluster, first = domain.osd_ids, world.cluster, domain.first
     known = next(filter(None, (cluster.osd_of(report, osd_id) for osd_id in osd_ids)), None)
@@ -261,12 +258,9 @@ def _drive(
         refusal = refusal or "its prior state is not restored yet or in dispute"
     if domain.faulty:
         refusal = refusal or "it has a finding of severity error"
-    device_class = known.device_class if known is not None else _class_of(world, first)
-    advice = wanted.get(report.kind_of(first.drive_model, device_class))
-    if advice is not None and domain.token(cluster) not in fresh:
-        refusal = refusal or advice.unproven_on(cluster.apart(report, osd_ids))
     return DriveSeen(
-        domain.key, domain.token(cluster), device_class,
+        domain.key, domain.token(cluster),
+        known.device_class if known is not None else _class_of(world, first),
         str(first.drive_model), first.mode, refusal or cluster.illness_of(report, osd_ids),
         any((drive.drive_id, str(drive.drive_model)) in shaky for drive in domain.drives),
     )

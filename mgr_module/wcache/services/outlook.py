@@ -29,8 +29,8 @@ from ..core.model import Finding, FindingCode, Severity, Transport
 from ..core.scope import WHOLE, parse_scope
 from ..core.text import NOTHING, CommandLine, chained, command
 from ..core.verdict.explaining import START, budgets, settling
-from ..core.verdict.hosts_by_model import at_home
-from ..core.verdict.outlook import WAITING, Outlook, Position, counted, outlook, standings
+from ..core.verdict.hosts_by_model import at_home, counted
+from ..core.verdict.outlook import WAITING, Outlook, Position, outlook, standings
 from ..engine.world import Once, World
 from .guards import domains_not_now
 from .plans.plan_guards import plan_order, to_begin
@@ -91,8 +91,7 @@ class OutlookService:
         }
         back = [kind for kind, mark in world.marks.items() if modes.get(kind[:2]) is mark.mode]
         of_fleet = counted(
-            world.believed_reports, world.cluster, world.recommendations,
-            throwaway=world.options.throwaway_cluster,
+            world.believed_reports, world.cluster, throwaway=world.options.throwaway_cluster
         )
         rows = tuple(standings(of_fleet, world.recommendations, back))
         reports = world.real_reports or world.reports.values()
@@ -172,8 +171,8 @@ def _unmeasured(now: Situation) -> CommandLine:
     if not kinds:
         return NOTHING
     domains = {
-        (report.hostname, drive.domain_id)
-        for kind, report, drive in at_home(world.believed_reports, world.cluster)
+        (hostname, drive.domain_id)
+        for kind, hostname, drive in at_home(world.believed_reports, world.cluster)
         if kind in kinds
     }
     sorts = sorted_by_try(world, WHOLE, lambda one: one.key in domains)
@@ -190,9 +189,7 @@ def _unmeasured(now: Situation) -> CommandLine:
 
 def _undecided(now: Situation) -> CommandLine:
     """What would settle the first drive model that is undecided, or why it is."""
-    name, world, osd_id = now.outlook.ask_about, now.world, now.outlook.ask_osd
-    if osd_id is not None:
-        return command(START + " --scope=osd.{} --dry-run", osd_id)
+    name, world = now.outlook.ask_about, now.world
     for found in world.recommendations if name else ():
         results = [world.results[key] for key in found.record_ids if key in world.results]
         if found.verdict.decided or str(found.drive_model) != name:

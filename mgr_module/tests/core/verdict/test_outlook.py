@@ -7,7 +7,8 @@ from mgr_fakes import builders as make
 from wcache.core.host_report import DriveKind
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, LoadPoint, Verdict
 from wcache.core.options.entries import better_mode
-from wcache.core.verdict.outlook import Counted, counted, outlook, standings
+from wcache.core.verdict.hosts_by_model import Counted, counted
+from wcache.core.verdict.outlook import outlook, standings
 from wcache.core.verdict.pooling import LoadVerdict
 from wcache.core.verdict.recommend import Recommendation
 
@@ -152,23 +153,8 @@ def test_drives_are_counted_by_what_they_could_be_changed_to():
         replace(make.drive("sdd", 3, state=none), drive_model=DriveModel("", "x", "")),
     )
     cluster = make.cluster([make.osd(i, "h1") for i in range(4)])
-    found = counted([report], cluster, (), throwaway=False)
+    found = counted([report], cluster, throwaway=False)
     (mine,) = [item for name, item in found.items() if name.drive_model == str(make.MODEL)]
     assert (mine.changeable, mine.stuck) == ({WT: 1, WB: 1}, {WT: 1, WB: 0})
     (without,) = [item for name, item in found.items() if name.drive_model == "x"]
     assert not any(without.changeable.values())
-
-
-def test_drives_on_whose_osds_nothing_was_proven_wait_for_no_plan_and_are_to_be_measured():
-    report = make.report("h1", make.drive("sda", 0), make.drive("sdb", 1), make.drive("sdc", 2))
-    cluster = make.cluster([make.osd(n, "h1", dedicated_db=n == 0) for n in range(3)])
-    proven = replace(load(Verdict.B, 2.0, 3.0), apart=("db",))
-    found = [replace(advice("x", Verdict.B, proven), drive_model=make.MODEL)]
-    looked = outlook(standings(counted([report], cluster, found, throwaway=False), found), 3)
-    assert (looked.off.drives, looked.undecided, looked.ask_osd) == (1, 0, None)
-    changed = replace(report, drives=(make.drive("sda", 0, mode=WT), *report.drives[1:]))
-    looked = outlook(standings(counted([changed], cluster, found, throwaway=False), found), 3)
-    assert (looked.off.drives, looked.undecided, looked.ask_osd) == (0, 1, 1)
-    all_off = make.report("h1", *(make.drive(f"sd{n}", n, mode=WT) for n in range(3)))
-    looked = outlook(standings(counted([all_off], cluster, found, throwaway=False), found), 3)
-    assert (looked.right, looked.ask_osd) == (1, None)

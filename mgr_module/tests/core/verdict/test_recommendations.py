@@ -5,20 +5,11 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.fleet.findings import of_drive
-from wcache.core.model import (
-    CacheMode,
-    Finding,
-    FindingCode,
-    LoadPoint,
-    Role,
-    Severity,
-    Transport,
-    Verdict,
-)
+from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.across_loads import over_loads
 from wcache.core.verdict.pooling import LoadVerdict
 from wcache.core.verdict.recommend import recommend
-from wcache.core.verdict.result import PoolTerm, Result
+from wcache.core.verdict.result import Result
 from wcache.knobs.cache_mode.plan import make_changes
 from wcache.knobs.knob import Asked
 
@@ -148,54 +139,6 @@ def test_simulated_and_real_drives_are_never_joined_and_that_these_are_few_is_sa
 
 
 # ---- plan
-
-
-def beside_a_db(items):
-    """Recommendations by results of drives whose OSDs have that elsewhere, each of its own."""
-    return recommend([
-        result(
-            verdict=verdict, record_id=f"r{i}", hostname=f"h{i}", drive_id=f"w{i}",
-            ratio_low=0.5 if verdict is FEW else 4.5,
-            pool_term=PoolTerm(1.6, 0.1, Transport.SCSI, Role.BLOCK, "20", 1, apart=apart),
-        ) for i, (apart, verdict) in enumerate(items)
-    ])
-
-
-@pytest.mark.parametrize(("items", "changed"), [
-    ([("db", THROUGH), ("db", THROUGH)], ["sd0"]),
-    ([("", THROUGH), ("", THROUGH)], ["sd1", "sd2"]),
-    ([("db", THROUGH), ("", THROUGH)], ["sd0", "sd1", "sd2"]),
-    ([("db", THROUGH), ("db", THROUGH), ("", FEW)], ["sd0"]),
-])
-def test_where_osds_have_a_db_elsewhere_and_where_not_are_no_evidence_for_each_other(
-    items, changed,
-):
-    reports, cluster = make.fleet(1, 3)
-    osds = make.cluster([
-        replace(osd, dedicated_db=osd.osd_id == 0) for osd in cluster.osds.values()
-    ])
-    advice = beside_a_db(items)
-    assert [one.mode for one in advice] == [WT]
-    wanted = make_changes(Asked("p1", "n"), advice, reports, osds, throwaway=False)
-    assert [change.domain.dev_names[0] for change in wanted.changes] == changed
-    left = {
-        1: "2 cache domains of hdd ACME HD1 1.0: write through is proven only on OSDs with DB "
-           "elsewhere, and not with all on one drive: "
-           "`ceph wcache campaign start --scope=osd.1`",
-        2: "1 cache domain of hdd ACME HD1 1.0: write through is proven only on OSDs with all on "
-           "one drive, and not with DB elsewhere: `ceph wcache campaign start --scope=osd.0`",
-    }
-    assert wanted.left_alone == ((left[len(changed)],) if len(changed) < 3 else ())
-
-
-def test_a_cache_that_loses_writes_is_turned_off_whatever_its_osd_has_elsewhere():
-    drive = replace(make.unsafe_drive(), drive_model=make.MODEL)
-    wanted = make_changes(
-        Asked("p1", "n"), beside_a_db([("db", THROUGH), ("db", THROUGH)]),
-        [make.report("h0", drive)], make.cluster([make.osd(drive.uses[0].osd_id, "h0")]),
-        throwaway=False,
-    )
-    assert len(wanted.changes) == 1
 
 
 def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_error():

@@ -7,6 +7,7 @@ decides for no other.  Each knob asks `missing_word`.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import (
     AbstractSet,
     Callable,
@@ -25,12 +26,20 @@ from ..cluster import ClusterState
 from ..drive.proofs import HOSTS_MIN
 from ..drive.safety import may_toggle
 from ..host_report import DriveKind, HostReport
-from ..model import DriveReport
+from ..model import CacheMode, DriveReport
 from ..text import CommandLine, named, ticked
 
 NAMED_MAX = 3  # hosts in one line
 HostsByModel = Mapping[DriveKind, FrozenSet[str]]
 """By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Drives of one kind: how many could be changed to each mode, and how many could not."""
+
+    changeable: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
+    stuck: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
 
 
 class MissingWord(NamedTuple):
@@ -66,6 +75,19 @@ def missing_word(
     ))
 
 
+def counted(
+    reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool
+) -> Dict[DriveKind, Counted]:
+    """By `DriveKind.home`, the drives of each kind by what they could be changed to."""
+    found: Dict[DriveKind, Counted] = defaultdict(Counted)
+    for kind, _, drive in at_home(reports, cluster):
+        of_kind, mode = found[kind], drive.mode
+        if mode is not None:
+            can = _switchable(drive, throwaway)
+            (of_kind.changeable if can else of_kind.stuck)[mode.other] += 1
+    return dict(found)
+
+
 def hosts_by_model(
     reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool,
     switchable: bool = True,
@@ -75,22 +97,22 @@ def hosts_by_model(
     Only drives count whose cache mode could be changed, where that is what is asked about.
     """
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
-    for kind, report, drive in at_home(reports, cluster):
+    for kind, hostname, drive in at_home(reports, cluster):
         # one drive that can be switched is enough: what cannot is changed nowhere
-        known = kind in found and report.hostname in found[kind]
-        if not known and (not switchable or can_switch(drive, throwaway)):
-            found[kind].add(report.hostname)
+        known = kind in found and hostname in found[kind]
+        if not known and (not switchable or _switchable(drive, throwaway)):
+            found[kind].add(hostname)
     return {key: frozenset(names) for key, names in found.items()}
 
 
 def at_home(
     reports: Iterable[HostReport], cluster: ClusterState
-) -> Iterator[Tuple[DriveKind, HostReport, DriveReport]]:
+) -> Iterator[Tuple[DriveKind, str, DriveReport]]:
     """Each drive of each host, once for each device class of its OSDs."""
     for report in reports:
         for drive in report.drives:
             for device_class in _classes(drive, report, cluster):
-                yield report.kind_of(drive.drive_model, device_class), report, drive
+                yield report.kind_of(drive.drive_model, device_class), report.hostname, drive
 
 
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
@@ -104,8 +126,7 @@ def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> S
     return found
 
 
-def can_switch(drive: DriveReport, throwaway: bool) -> bool:
-    """Whether its cache mode could be changed at all, with every consent."""
+def _switchable(drive: DriveReport, throwaway: bool) -> bool:
     mode = drive.mode
     return mode is not None and not may_toggle(
         [drive], mode.other, throwaway=throwaway, consent_turn_on=True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import (
     Dict,
     Iterable,
@@ -30,7 +29,7 @@ from ..options.option import Follow
 from ..text import command, typed
 from .hosts_by_model import HostsByModel, missing_word
 from .pooling import LoadVerdict, pool_drives, pooled
-from .recommend import groups, saying, unproven_on
+from .recommend import groups, saying
 from .repeated import Standing
 from .result import Result
 
@@ -39,7 +38,6 @@ _PROOF_ORDER = (
     LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH,
 )
 VERDICTS_TOLD = 3
-NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -59,14 +57,6 @@ class OptionVerdict(OfDriveKind):
     ratio_high: Optional[float]
     interval: str
     record_ids: Tuple[str, ...]
-    apart: Tuple[str, ...] = ()  # as of a `LoadVerdict`
-
-    def unproven_on(self, apart: Mapping[str, int]) -> str:
-        """Why it holds for no such OSDs, "" where it does."""
-        return unproven_on(set(self.apart), apart, lambda osd_id: command(
-            "ceph wcache ab {}={},{} --scope=osd.{}", self.trial.name, self.trial.a,
-            self.trial.b, osd_id,
-        ))
 
     @property
     def words(self) -> str:
@@ -106,7 +96,7 @@ def _of_kind(
         trial, first.device_class, str(first.drive_model), load_point, first.simulated,
         said.verdict, next((line for line in why if line), ""), said.drives,
         said.ratio, said.ratio_low, said.ratio_high, said.interval,
-        tuple(record_id for one in drives for record_id in one.record_ids), said.apart,
+        tuple(record_id for one in drives for record_id in one.record_ids),
     )
     return _unless_one_host(found, said, drives, at_home)
 
@@ -186,17 +176,12 @@ class Choice:
         return next(point for point in (*_PROOF_ORDER, *decided) if point in decided)
 
 
-def choose(
-    now: str, verdicts: Sequence[OptionVerdict], apart: Mapping[str, int] = NOTHING
-) -> Choice:
+def choose(now: str, verdicts: Sequence[OptionVerdict]) -> Choice:
     """What verdicts about one option of a kind of drive say, where it has a value now.
-
-    `apart`: one of its OSDs by what these have on other drives than their block.
 
     A value is left for one that was found to be better at some load and worse at none, wherever
     bcache's dirty data was.  A loss counts though it was withheld, or contradicted.  One that was
-    not compared stays: nobody knows what it would gain to leave it.  A loss counts on whatever
-    OSDs it was shown, and a gain on such OSDs alone.
+    not compared stays: nobody knows what it would gain to leave it.
     """
     mine = [one for one in verdicts if now in (one.trial.a, one.trial.b)]
     decided = [one for one in verdicts if one.verdict.decided]
@@ -209,14 +194,10 @@ def choose(
         return Choice(why_not="; ".join(dict.fromkeys(
             f"{one.trial}: {_told(one)}" for one in mine or verdicts
         )))
-    better = _better(verdicts, apart)
+    better = _better(verdicts)
     if now not in better:
         torn = (told for told in _pairs(mine).values() if len(_winners(told)) > 1)
-        unlike = (
-            f"{one.words} at {one.load_point.short} is {one.unproven_on(apart)}"
-            for told in _better(verdicts).get(now, {}).values() for one in told
-        )
-        return Choice(why_not=_torn(next(torn, [])) or next(unlike, ""))
+        return Choice(why_not=_torn(next(torn, [])))
     value, passed = now, {now}
     while value in better:
         above = better[value]
@@ -239,11 +220,9 @@ def fallen(ground: Ground, verdicts: Iterable[OptionVerdict]) -> str:
     ]
     if not mine:
         return f"no verdict about {ground.option} of its drive model is left"
-    # what drives it was chosen for is not kept: it stands where it does for OSDs of some kind
-    kinds = {kind for one in mine for kind in one.apart}
-    if any(choose(ground.now, mine, {kind: 0}).value == ground.value for kind in kinds or ("",)):
-        return ""
     choice = choose(ground.now, mine)
+    if choice.value == ground.value:
+        return ""
     told = choice.why_not or f"{choice.value or ground.now} is better now"
     return (
         f"verdicts of its drive model no longer speak for {ground.option} {ground.value}: {told}"
@@ -283,17 +262,14 @@ def _pairs(verdicts: Iterable[OptionVerdict]) -> Dict[Tuple[str, ...], List[Opti
     return found
 
 
-def _better(
-    verdicts: Iterable[OptionVerdict], apart: Mapping[str, int] = NOTHING
-) -> Dict[str, Dict[str, List[OptionVerdict]]]:
+def _better(verdicts: Iterable[OptionVerdict]) -> Dict[str, Dict[str, List[OptionVerdict]]]:
     """By value, those that are better, with the verdicts; loads that disagree say nothing."""
     found: Dict[str, Dict[str, List[OptionVerdict]]] = {}
     for values, told in _pairs(verdicts).items():
-        winners = _winners(told)
-        proven = [one for one in told if one.verdict.decided and not one.unproven_on(apart)]
-        if len(winners) == 1 and proven:
+        winners, decided = _winners(told), [one for one in told if one.verdict.decided]
+        if len(winners) == 1 and decided:
             (winner,), (loser,) = winners, set(values) - winners
-            found.setdefault(loser, {})[winner] = proven
+            found.setdefault(loser, {})[winner] = decided
     return found
 
 

@@ -6,15 +6,13 @@ lowest end of all drive models that would change to the highest, never a single 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..cluster import ClusterState
-from ..host_report import DriveKind, HostReport
+from ..host_report import DriveKind
 from ..model import CacheMode, LoadPoint, Verdict
 from ..text import many
-from .hosts_by_model import at_home, can_switch
+from .hosts_by_model import Counted
 from .recommend import Recommendation
 
 Interval = Tuple[float, float]
@@ -24,51 +22,16 @@ _OFF_ON = {CacheMode.WRITE_THROUGH: "off", CacheMode.WRITE_BACK: "on"}
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Drives of one kind: how many could be changed to each mode, and how many could not.
-
-    `unproven` are OSDs, one of each drive that is in the other mode than is recommended, where
-    that was proven on OSDs alone that have other roles on other drives.
-    """
-
-    changeable: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
-    stuck: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
-    unproven: List[int] = field(default_factory=list)
-
-
-def counted(
-    reports: Iterable[HostReport], cluster: ClusterState, advice: Iterable[Recommendation],
-    *, throwaway: bool,
-) -> Dict[DriveKind, Counted]:
-    """By `DriveKind.home`, the drives of each kind by what they could be changed to."""
-    found: Dict[DriveKind, Counted] = defaultdict(Counted)
-    by_kind = {item.kind.home: item for item in advice}
-    for kind, report, drive in at_home(reports, cluster):
-        of_kind, mode, told = found[kind], drive.mode, by_kind.get(kind)
-        if mode is None:
-            continue
-        can, osd_ids = can_switch(drive, throwaway), [use.osd_id for use in drive.uses]
-        wanted = can and told is not None and told.mode is mode.other
-        if wanted and told is not None and told.unproven_on(cluster.apart(report, osd_ids)):
-            of_kind.unproven.append(min(osd_ids))
-        else:
-            (of_kind.changeable if can else of_kind.stuck)[mode.other] += 1
-    return dict(found)
-
-
-@dataclass(frozen=True)
 class Position:
     """A drive model by what is to be done about it; `drives` are those that are to be changed.
 
-    `group` is `waiting` or the field of `Outlook` that it is counted in.  `unproven` is an OSD of
-    those on which alone nothing was proven.
+    `group` is `waiting` or the field of `Outlook` that it is counted in.
     """
 
     kind: DriveKind
     group: str
     found: Optional[Recommendation] = None
     drives: int = 0
-    unproven: Optional[int] = None
 
     @property
     def mode(self) -> Optional[CacheMode]:
@@ -115,8 +78,8 @@ class Outlook:
 
     `right`: in the mode that is better, or in either where that does not matter.  `went_back`:
     a rollout found the recommended mode to be worse.  `fixed`: what they are in cannot be
-    changed as things are.  `ask_about` is a drive model that is undecided, where it is undecided
-    on some OSDs alone with `ask_osd`, one of them; `to_measure` are those that are not measured.
+    changed as things are.  `ask_about` is a drive model that is undecided, `to_measure` are those
+    that are not measured.
     """
 
     models: int
@@ -130,7 +93,6 @@ class Outlook:
     fixed: int = 0
     simulated: bool = False
     ask_about: str = ""
-    ask_osd: Optional[int] = None
     to_measure: FrozenSet[DriveKind] = frozenset()
 
     @property
@@ -187,14 +149,16 @@ class Outlook:
 def outlook(rows: Sequence[Position], drives: int) -> Outlook:
     """The sums over `rows`; `drives` are those of all of them, each counted once."""
     sums = dict.fromkeys(("right", "undecided", "unmeasured", "went_back", "fixed"), 0)
+    ask_about = ""
     for row in rows:
         if row.group != WAITING:
             sums[row.group] += 1
-    ask = next((row for row in rows if row.group == "undecided"), None)
+        if row.group == "undecided":
+            ask_about = ask_about or row.kind.drive_model
     return Outlook(
         len(rows), drives, _side(CacheMode.WRITE_THROUGH, rows), _side(CacheMode.WRITE_BACK, rows),
         **sums, simulated=bool(rows) and not any(row.kind.real for row in rows),
-        ask_about=ask.kind.drive_model if ask else "", ask_osd=ask.unproven if ask else None,
+        ask_about=ask_about,
         to_measure=frozenset(row.kind for row in rows if row.group == "unmeasured"),
     )
 
@@ -239,7 +203,7 @@ def times_as_fast(found: Recommendation) -> Optional[Interval]:
 def _standing(
     kind: DriveKind, counted: Counted, found: Optional[Recommendation], went_back: bool
 ) -> Position:
-    if not any(counted.changeable.values()) and not counted.unproven:
+    if not any(counted.changeable.values()):
         return Position(kind, "fixed", found)
     if found is None:
         return Position(kind, "unmeasured")
@@ -250,8 +214,6 @@ def _standing(
     moving = counted.changeable[found.mode]
     if moving:
         return Position(kind, "went_back" if went_back else WAITING, found, moving)
-    if counted.unproven:
-        return Position(kind, "undecided", found, unproven=min(counted.unproven))
     return Position(kind, "fixed" if counted.stuck[found.mode] else "right", found)
 
 

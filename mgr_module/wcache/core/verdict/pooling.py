@@ -174,8 +174,6 @@ class LoadVerdict:
     notes: Tuple[str, ...] = field(default=())
     # what one of the drives is flagged for; then the intervals prove nothing
     doubts: Tuple[FindingCode, ...] = ()
-    # what OSDs that prove it have on other drives than their block, "" for nothing
-    apart: Tuple[str, ...] = ()
 
     @property
     def estimate(self) -> Estimate:
@@ -273,13 +271,8 @@ def _unless_flagged(load: LoadVerdict, drives: Sequence[Standing]) -> LoadVerdic
     if why:
         where = "" if verdict is Verdict.CONFLICTING else "; see `ceph wcache status`"
         notes = (*notes, f"{load.load_point.short}: {why}{where}")
-    proving = {
-        drive.pool_term.apart for drive in drives
-        if drive.pool_term is not None and (load.pooled or drive.verdict is verdict)
-    }
     return replace(
-        load, verdict=verdict, notes=notes, apart=tuple(sorted(proving)),
-        doubts=tuple(code for code in DOUBTS if code in doubts),
+        load, verdict=verdict, notes=notes, doubts=tuple(code for code in DOUBTS if code in doubts)
     )
 
 

@@ -10,7 +10,6 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import (
-    AbstractSet,
     Callable,
     Dict,
     Iterable,
@@ -31,7 +30,7 @@ from ..host_report import DriveKind, HostReport, OfDriveKind
 from ..loads import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, LoadPoint, Verdict
 from ..options.entries import CACHE_MODES, OptionTrial, better_mode
-from ..text import CommandLine, command, many, ticked
+from ..text import command, many
 from .across_loads import over_loads
 from .hosts_by_model import HostsByModel, missing_word
 from .load_profile import LoadProfile, evened, merged
@@ -71,14 +70,6 @@ class Recommendation(OfDriveKind):
     record_ids: Tuple[str, ...]
     simulated: bool = False
     measure_on: str = ""
-
-    def unproven_on(self, apart: Mapping[str, int]) -> str:
-        """Why it holds for no such OSDs, "" where it does."""
-        loads = [load for load in self.loads if load.verdict is self.verdict]
-        return unproven_on(
-            {kind for load in loads or self.loads for kind in load.apart}, apart,
-            lambda osd_id: command("ceph wcache campaign start --scope=osd.{}", osd_id),
-        )
 
 
 OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
@@ -335,27 +326,6 @@ def _side(ratio: float) -> Verdict:
     if ratio > MATERIAL_RATIO:
         return Verdict.B
     return Verdict.A if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
-
-
-def unproven_on(
-    proven: AbstractSet[str], apart: Mapping[str, int], measure: Callable[[int], CommandLine]
-) -> str:
-    """Why what was proven does not hold for OSDs, "" where it does, or on what is not known.
-
-    By what they have on other drives than their block: a disk takes other writes where a DB is
-    elsewhere, so those that have one and those that have none are no evidence for each other.
-    """
-    other = min(apart.keys() - proven, default=None)
-    if other is None or not proven:
-        return ""
-    return (
-        f"proven only on OSDs with {' and with '.join(map(_elsewhere, sorted(proven)))}, and not "
-        f"with {_elsewhere(other)}: {ticked(measure(apart[other]))}"
-    )
-
-
-def _elsewhere(apart: str) -> str:
-    return f"{apart.upper()} elsewhere" if apart else "all on one drive"
 
 
 def recommended_for(

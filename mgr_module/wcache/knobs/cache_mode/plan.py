@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Optional, Sequence, Tuple
+from typing import Collection, Iterable, Optional, Sequence
 
 from ...core.change.change import Change
 from ...core.cluster import ClusterState
 from ...core.drive.manual import by_hand, turn_off
 from ...core.drive.safety import Safety, judge, may_toggle
-from ...core.host_report import DriveKind, HostReport, lost_models
+from ...core.host_report import HostReport, lost_models
 from ...core.model import CacheMode, LoadPoint, Severity, Transport
 from ...core.options.entries import CACHE_MODES
 from ...core.setting.domain_settings import CacheModeSetting
@@ -46,7 +46,6 @@ def make_changes(
     }
     reports = tuple(reports)
     lost = lost_models(reports)
-    alike: Dict[Tuple[DriveKind, str], int] = {}  # of OSDs that are alike: one names them all
 
     def is_asked_for(domain: Domain) -> bool:
         key = (domain.report.hostname, domain.drives[0].domain_id)
@@ -70,13 +69,6 @@ def make_changes(
         if there and (lasts or not asked.persist):
             is_fresh = fresh is None or report.hostname in fresh
             return Fate() if is_fresh else Fate(reasons=(STALE,), of=f"host {report.hostname}")
-        apart = cluster.apart(report, domain.osd_ids)
-        for kind, osd_id in apart.items():
-            apart[kind] = alike.setdefault((found.kind, kind), osd_id)
-        unproven = "" if losing else found.unproven_on(apart)
-        if unproven:
-            named = f"{found.device_class} {found.drive_model}"
-            return Fate(reasons=(f"{CACHE_MODES.said(found.verdict)} is {unproven}",), of=named)
         reason = asked.without.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False, lasts=asked.persist, lost=lost[report.simulated],

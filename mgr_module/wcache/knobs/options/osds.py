@@ -215,7 +215,6 @@ def make_changes(
     told, without = _told(verdicts, reports, cluster), _without(asked, reports)
     changes: List[Change] = []
     left: Dict[str, None] = {}
-    first: Dict[Tuple[DriveKind, str], int] = {}  # of OSDs that are alike: one names them all
     for entry in OPTIONS:
         groups: Dict[Tuple[str, str], List[_Osd]] = {}
         for osd_id, known in sorted(told.items()):
@@ -228,9 +227,7 @@ def make_changes(
                 continue
             stands = config.of_osd(info, entry.name)
             now = (stands.value if stands is not None else default_of(entry.name)).strip()
-            choice = choose(
-                now, mine, {info.apart: first.setdefault((known.kind, info.apart), osd_id)}
-            )
+            choice = choose(now, mine)
             why = choice.why_not
             if choice.value:
                 why = refusals.why(

@@ -54,8 +54,7 @@ def by_verdicts(
                 reasons=("no option of such a drive's queue or bcache was compared",),
                 of=str(domain.drives[0].drive_model) or "(unnamed)",
             )
-        apart = cluster.apart(domain.report, domain.osd_ids)
-        step, reasons = _step(domain, told, refusals, apart)
+        step, reasons = _step(domain, told, refusals)
         if step is None:
             return Fate(reasons=tuple(reasons))
         refusal = refusal_of(domain, cluster, step.entry, asked.without)
@@ -67,7 +66,7 @@ def by_verdicts(
 
 
 def _step(
-    domain: Domain, told: Told, refusals: Refusals, apart: Mapping[str, int]
+    domain: Domain, told: Told, refusals: Refusals
 ) -> Tuple[Optional[NewValue], List[str]]:
     """The option to be changed, and why others are left alone."""
     thing = (domain.report.hostname, domain.drives[0].domain_id)
@@ -82,7 +81,7 @@ def _step(
         if values or now is None:
             left.append(f"{entry.name} cannot be read, or differs between its drives")
             continue
-        choice = choose(now, verdicts, apart)
+        choice = choose(now, verdicts)
         moved = f"{entry.name} {now} to {choice.value}"
         if not choice.value:
             left += [f"{entry.name}: {choice.why_not}"] if choice.why_not else []
