@@ -4,7 +4,20 @@ from dataclasses import replace
 
 import pytest
 from compared_world import options_before, options_of, slow_with, with_drives
-from module_world import findings_of, fine, ok, refused, report_anew, said, settled, until
+from module_world import (
+    RealAnalysis,
+    change_osd,
+    findings_of,
+    fine,
+    of_one_model,
+    ok,
+    refused,
+    report_anew,
+    said,
+    settled,
+    start,
+    until,
+)
 from wcache.core.automation.deciding import Wish
 from wcache.core.hardware import OptionValue
 from wcache.knobs.knob import Asked
@@ -294,3 +307,35 @@ def test_a_loss_for_clients_that_one_host_alone_showed_keeps_the_value_everywher
         assert "and worse at another (traffic: insufficient data" in wanted.left_alone[0]
         assert "ceph wcache ab scheduler=none,mq-deadline --scope=host:h1" in wanted.left_alone[0]
     assert "no longer speak for scheduler mq-deadline" in refused(mgr, "apply", plan_id="p1")
+
+
+def doubts(mgr, **asked):
+    """Of a plan that changes a drive of each host."""
+    plan = said(mgr, "plan", **asked)
+    assert len(plan["changes"]) == 3
+    return plan["doubts"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("made", "measure", "asked", "line"), [
+    (a_mgr, compared, {"knob": "options"}, "ceph wcache ab scheduler=none,mq-deadline"),
+    (
+        lambda: of_one_model(each=1, make_analysis=RealAnalysis),
+        lambda mgr, scope: (start(mgr, loads="batch", scope=scope), settled(mgr)),
+        {}, "ceph wcache campaign start",
+    ),
+])
+def test_a_plan_says_of_which_changes_only_osds_with_a_db_elsewhere_have_proven_the_gain(
+    made, measure, asked, line
+):
+    mgr = made()
+    for osd_id in range(3):
+        change_osd(mgr, osd_id, dedicated_db=osd_id < 2, rotational=False)
+    for host in HOSTS[:2]:
+        measure(mgr, scope=f"host:{host}")
+    assert doubts(mgr, **asked) == [
+        "hdd ACME HD1 1.0: proven only on OSDs with DB elsewhere, and 1 change of OSDs with all "
+        f"on one drive; to measure these first: `{line} --scope=osd.2`"
+    ]
+    measure(mgr, scope="osd.2")
+    assert doubts(mgr, **asked) == []

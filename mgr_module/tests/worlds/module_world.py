@@ -35,7 +35,7 @@ def a_mgr(**options):
     return mgr
 
 
-def of_one_model(*, hosts=3, each=3):
+def of_one_model(*, hosts=3, each=3, **options):
     """Hosts with drives of one model, of a mgr that has heard from every PG."""
     mgr = FakeMgr(*(
         (f"h{h}", tuple(
@@ -43,7 +43,7 @@ def of_one_model(*, hosts=3, each=3):
             for n in range(each)
         ))
         for h in range(hosts)
-    ))
+    ), **options)
     mgr.now_s += 61.0
     mgr.report_all()
     return mgr

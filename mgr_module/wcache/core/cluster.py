@@ -79,6 +79,12 @@ class OsdInfo:
     min_alloc_bytes: int = 0  # 0 where the OSD does not tell (before Ceph 16.2.11 or so)
     takes_discards: Optional[bool] = None  # what its block device is on (KernelDevice.cc)
 
+    @property
+    def apart(self) -> str:
+        """The roles that it has on other drives than its block, as results keep them."""
+        found = ((Role.DB, self.dedicated_db), (Role.WAL, self.dedicated_wal))
+        return ", ".join(role.value for role, dedicated in found if dedicated)
+
 
 @dataclass(frozen=True)
 class SlowOsd:

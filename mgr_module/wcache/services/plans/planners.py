@@ -33,8 +33,9 @@ from ...core.experiment.run_state import RunSpec
 from ...core.host_report import DriveKind
 from ...core.model import CacheMode, Finding, LoadPoint
 from ...core.scope import Scope
-from ...core.text import NOTHING, CommandLine
+from ...core.text import NOTHING, CommandLine, chained, command, many, ticked
 from ...core.verdict.explaining import expected
+from ...core.verdict.option_choice import Ground
 from ...engine.engine import Engine
 from ...engine.storing.archive import Archive
 from ...engine.world import World
@@ -237,6 +238,53 @@ def stale_keys_of(knobs: Iterable[Planner], world: World, rollout: Rollout) -> L
         open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
         (changing if open_ else changed).update(ids)
     return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
+
+
+def laid_out_otherwise(world: World, changes: Iterable[Change]) -> List[str]:
+    """Say of which changes the verdict was proven only on OSDs whose DB or WAL lies elsewhere.
+
+    Or the other way round.  A disk takes other writes where these are on other drives, so such
+    experiments are not pooled; but a verdict is of a device class and drive model.
+    """
+    known: Dict[Tuple[object, ...], Set[str]] = {}
+    found: Dict[Tuple[str, str, CommandLine], List[int]] = {}
+    for change in filter(lambda each: each.real, changes):
+        ground, mode = next(iter(change.grounds), None), change.setting.mode_wanted
+        key = (change.kind, mode, ground and (ground.option, ground.value))
+        if key not in known:
+            known[key] = _proven_on(world, change, ground)
+        told = known[key]
+        osds = [world.cluster.osds[n] for n in change.treated if n in world.cluster.osds]
+        unlike = next((osd for osd in osds if told and osd.apart not in told), None)
+        if unlike is not None:
+            measure = command("ceph wcache campaign start") if ground is None else command(
+                "ceph wcache ab {}={},{}", ground.option, ground.now, ground.value
+            )
+            words = f"{change.device_class} {change.drive_model}: proven only on OSDs with "
+            words += " or ".join(map(_elsewhere, sorted(told)))
+            found.setdefault((words, unlike.apart, measure), []).append(unlike.osd_id)
+    return [
+        f"{words}, and {many(len(ids), 'change')} of OSDs with {_elsewhere(apart)}; to measure "
+        f"these first: {ticked(chained((measure, command('--scope=osd.{}', min(ids))), ' '))}"
+        for (words, apart, measure), ids in found.items()
+    ]
+
+
+def _elsewhere(apart: str) -> str:
+    return f"{apart.upper()} elsewhere" if apart else "all on one drive"
+
+
+def _proven_on(world: World, change: Change, ground: Optional[Ground]) -> Set[str]:
+    """What OSDs have on other drives than their block, of those that its verdict is of."""
+    if ground is None and change.setting.mode_wanted is None:
+        return set()
+    items: Iterable[Any] = world.recommendations if ground is None else (
+        one for one in world.option_verdicts
+        if one.trial.name == ground.option and one.verdict.decided
+    )
+    of_it = (key for item in items if item.kind == change.kind for key in item.record_ids)
+    terms = (world.all_results[key].pool_term for key in of_it if key in world.all_results)
+    return {term.apart for term in terms if term is not None}
 
 
 # What a drive keeps of a change that is planned to last, and is not made yet.

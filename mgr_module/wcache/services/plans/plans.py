@@ -68,7 +68,14 @@ from .plan_guards import (
     require_unmoved,
     trial_forecast,
 )
-from .planners import Planner, expectations, in_place_by, plain_changes, stale_keys_of
+from .planners import (
+    Planner,
+    expectations,
+    in_place_by,
+    laid_out_otherwise,
+    plain_changes,
+    stale_keys_of,
+)
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -155,7 +162,7 @@ class PlanService:
         return _Made({
             "plan_id": "", "changes": plain_changes(changes, asked.persist, expectations(world)),
             "left_alone": list(wanted.left_alone), "drives_in_place": wanted.drives_in_place,
-            "doubts": list(wanted.doubts),
+            "doubts": [*wanted.doubts, *laid_out_otherwise(world, changes)],
             "stale_keys": stale_keys_of(self._planners.values(), world, rollout),
             "waves": codec.to_plain(waves), "reported": codec.to_plain(reported),
         }, wanted, rollout)
