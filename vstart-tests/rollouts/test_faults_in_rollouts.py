@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
 
 DEPTH = 8
 ENTRY_BYTES_MAX = "mon_config_key_max_entry_size"
-# Of a plan of five drives: the canary, the other one of its host, and the next host's first.
+DRIVES = 5
+# Of a plan of all: the canary, the other one of its host, and the next host's first.
 AFTER_HOST_1 = 2
 
 
@@ -62,6 +63,16 @@ def rig(hosts: Hosts) -> Iterator[Hosts]:
 # ---- states: each begins a rollout, brings it there, and returns its plan
 
 
+def of_all(rig: Hosts) -> str:
+    """A plan, once no host of the case before is silent and none of its OSDs ill."""
+    scope = f"class:{CLASS}"
+    rig.wcache.wait(
+        "all drives to be well",
+        lambda: len(rig.wcache("plan", scope=scope, dry_run=True)["changes"]) == DRIVES, 120,
+    )
+    return rig.plan(scope=scope)
+
+
 @contextmanager
 def stopped(rig: Hosts, hostname: str) -> Iterator[None]:
     """The host's probe takes no step meanwhile; what the test kills needs no more than that."""
@@ -78,7 +89,7 @@ def stopped(rig: Hosts, hostname: str) -> Iterator[None]:
 @contextmanager
 def held(rig: Hosts) -> Iterator[str]:
     """Waiting for preconditions: an admin works on a host."""
-    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
+    plan_id = rig.begin(of_all(rig))
     rig.cluster.ceph("osd", "set", "noout")
     rig.wait_phase(plan_id, "held")
     yield plan_id
@@ -89,7 +100,7 @@ def held(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def looking(rig: Hosts) -> Iterator[str]:
     """The canary's probe has been asked what is there, and does not answer."""
-    plan_id = rig.plan(scope=f"class:{CLASS}")
+    plan_id = of_all(rig)
     with stopped(rig, rig.changes(plan_id)[0]["hostname"]):
         rig.begin(plan_id)
         rig.wait_phase(plan_id, "looking")
@@ -99,7 +110,7 @@ def looking(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def settling(rig: Hosts) -> Iterator[str]:
     """The canary is changed and is watched."""
-    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
+    plan_id = rig.begin(of_all(rig))
     rig.wait_phase(plan_id, "waiting")
     yield plan_id
 
@@ -107,7 +118,7 @@ def settling(rig: Hosts) -> Iterator[str]:
 @contextmanager
 def settling_later(rig: Hosts) -> Iterator[str]:
     """The first host is done, and a drive of the next one is changed."""
-    plan_id = rig.begin(rig.plan(scope=f"class:{CLASS}"))
+    plan_id = rig.begin(of_all(rig))
     rig.wait_phase(plan_id, "waiting", applied=AFTER_HOST_1)
     yield plan_id
 
@@ -119,7 +130,8 @@ def paused(rig: Hosts) -> Iterator[str]:
         rig.wcache("rollout pause", plan_id=plan_id)
         rig.end(plan_id)
         yield plan_id
-        if rig.shown(plan_id)["status"] == "paused":
+        # a mgr that was lost before that was stored pauses it once more
+        if rig.end(plan_id)["status"] == "paused":
             rig.wcache("rollout resume", plan_id=plan_id)
 
 
