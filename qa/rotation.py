@@ -40,6 +40,8 @@ TURNS: Tuple[Turn, ...] = (
     Turn("vstart-tests/surfaces/test_web_page_in_a_browser.py", 83),
     Turn("vstart-tests/rollouts/test_slow_operations.py", 60),
     Turn("vstart-tests/test_shared_drives.py", 145),
+    Turn("vstart-tests/test_by_hand.py::"
+         "test_an_entry_of_a_later_probe_stops_its_drive_until_that_probe_brings_it_back", 38),
     Turn("qa/drive_lab/tests/probe/test_probe_behind_raid.py::"
          "test_a_disk_that_is_passed_on_is_a_drive_whose_refused_flush_ends_a_change[megasas]", 78),
     Turn(f"{_CUT_OFF}[kill_mgr-raised]", 43),

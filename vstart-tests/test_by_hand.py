@@ -88,6 +88,41 @@ def test_a_prior_state_that_nobody_here_knows_stops_its_drive_until_an_admin_acc
     wcache.done(scope="osd.0", loads="depth1", pairs=4)
 
 
+@pytest.mark.long
+def test_an_entry_of_a_later_probe_stops_its_drive_until_that_probe_brings_it_back(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess
+):
+    """An older probe was installed in the middle of an experiment: it cannot read the lease."""
+    device = Path(steady.osd_devices(0)["block"])
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=80)
+    wcache.wait_period_in("write through", device)
+    probe.kill()
+    (lease,) = journal_of(probe).glob("lease*.json")
+    text = lease.read_text()
+    later = json.dumps({**json.loads(text), "version": 99, "of_later": [1]})
+    lease.write_text(later)
+    probe.start()
+    wcache.wait("it is told", lambda: "of version 99" in status(wcache))
+    wcache("campaign stop", campaign_id=campaign_id)
+    with pytest.raises(CommandError, match="version 99"):
+        wcache("campaign start", scope="osd.0", loads="depth1", pairs=4, accept_cost=True)
+    by_hand = probe.run(
+        "restore", "--all", "--state-dir", str(probe.state_dir),
+        "--run-dir", str(probe.state_dir / "run"), check=False,
+    )
+    assert by_hand.rc != 0
+    assert "version 99" in by_hand.stdout + by_hand.stderr
+    assert lease.read_text() == later
+    probe.stop()
+    lease.write_text(text)
+    probe.start()
+    wcache.wait("it is brought back", lambda: not lease.exists())
+    assert kernel_view(device) == "write back"
+    wcache.wait_over(campaign_id)
+    wcache.wait("all is settled", lambda: "version 99" not in status(wcache))
+    wcache.done(scope="osd.0", loads="depth1", pairs=4)
+
+
 def test_what_changes_on_a_host_is_seen_in_seconds_and_not_at_the_next_look(
     wcache: Wcache, probe: Probe, steady: ClusterAccess
 ):

@@ -4,10 +4,12 @@ Each crash is the real program on a drive that really toggles, killed by SIGKILL
 steps; what is on the medium is asked of the drive after a power cut.
 """
 
+import json
 import time
 
 import pytest
 from probe_bench import BACK, OTHER, THROUGH
+from wcache.core.drive.journal import JOURNAL_VERSION
 
 pytestmark = pytest.mark.lab
 
@@ -117,6 +119,42 @@ def test_crash_upon_crash_ends_where_it_began(probe_of):
         probe.check_safe(f"crashed-again-{step}")
     assert probe.restore_all()[0] == 0
     check_restored(probe, BACK)
+
+
+# ---- an older probe was installed meanwhile
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["scsi", "sas", "sata"])
+def test_a_lease_of_a_later_probe_is_pinned_and_told_and_waits_for_it(bench, probe_of, name):
+    probe = probe_of(name)
+    disk = probe.begin(THROUGH)
+    outcome = probe.set_mode(BACK)
+    assert outcome["kind"] == "state", outcome
+    assert probe.running.kill() == SIGKILL
+    (entry,) = probe.journal()
+    path = f"{probe.folders[1]}/journal/{entry}"
+    number = f'"version": *{JOURNAL_VERSION}'
+    bench.sh(f"cp -a '{path}' /tmp/own; grep -q '{number}' /tmp/own").checked()
+    bench.sh(f"sed -i 's/{number}/\"version\": 99/' '{path}'").checked()
+    # as after a boot on which the drive had no rule of ours
+    bench.sh(f"echo 'write through' > /sys/block/{disk.name}/queue/write_cache").checked()
+    assert (probe.mode(), disk.kernel_view()) == (BACK, "write through")
+    _, said = probe.restart()
+    assert "version 99" in said
+    assert (probe.mode(), disk.kernel_view()) == (BACK, "write back")
+    probe.check_safe("pinned")
+    outcome = probe.set_mode(THROUGH)
+    assert (outcome["kind"], "version 99" in json.dumps(outcome)) == ("failure", True), outcome
+    probe.running.kill()
+    code, said = probe.restore_all()
+    assert (code, "version 99" in said) == (1, True), said
+    assert (probe.mode(), probe.journal()) == (BACK, [entry])
+    bench.sh(f"cp -a /tmp/own '{path}'").checked()
+    code, said = probe.restore_all()
+    assert code == 0, said
+    check_restored(probe, THROUGH)
+    probe.check_safe("restored-by-its-own")
 
 
 # ---- stopped as a container is: SIGTERM, and SIGKILL ten seconds later
