@@ -20,6 +20,7 @@ from module_world import (
 )
 from wcache.core.automation.deciding import Wish
 from wcache.core.hardware import OptionValue
+from wcache.core.model import Verdict
 from wcache.knobs.knob import Asked
 
 BEFORE = options_before("none")
@@ -339,3 +340,19 @@ def test_a_plan_says_of_which_changes_only_osds_with_a_db_elsewhere_have_proven_
     ]
     measure(mgr, scope="osd.2")
     assert doubts(mgr, **asked) == []
+
+
+@pytest.mark.slow
+def test_an_osd_laid_out_otherwise_that_stayed_undecided_has_proven_nothing():
+    mgr = a_mgr()
+    for osd_id in range(3):
+        change_osd(mgr, osd_id, dedicated_db=osd_id < 2, rotational=False)
+    for host in HOSTS[:2]:
+        compared(mgr, scope=f"host:{host}")
+    before = doubts(mgr, knob="options")
+    quiet, calls = mgr.loads.latency_ns, iter(range(10**6))
+    mgr.loads.latency_ns = lambda osd_id: int(quiet(osd_id) * (1 + next(calls) % 5 / 2))
+    compared(mgr, scope="osd.2", pairs=4)
+    *_, result = mgr.engine.world().all_results.values()
+    assert result.verdict is Verdict.INSUFFICIENT
+    assert doubts(mgr, knob="options") == before != []

@@ -282,9 +282,13 @@ def _proven_on(world: World, change: Change, ground: Optional[Ground]) -> Set[st
         one for one in world.option_verdicts
         if one.trial.name == ground.option and one.verdict.decided
     )
-    of_it = (key for item in items if item.kind == change.kind for key in item.record_ids)
-    terms = (world.all_results[key].pool_term for key in of_it if key in world.all_results)
-    return {term.apart for term in terms if term is not None}
+    results = [
+        (item.verdict, world.all_results[key]) for item in items if item.kind == change.kind
+        for key in item.record_ids if key in world.all_results
+    ]
+    # where none says the same by itself a pool does, and no pool has drives laid out otherwise
+    proof = [pair for pair in results if pair[0] is pair[1].verdict] or results
+    return {one.pool_term.apart for _, one in proof if one.pool_term is not None}
 
 
 # What a drive keeps of a change that is planned to last, and is not made yet.
