@@ -69,18 +69,31 @@ class DrivesAlone:
         """
         disks = self._disks()
         found: List[DriveReport] = []
+        meant: Dict[str, BlockDevice] = {}
+        beside: Dict[str, BlockDevice] = {}
+        comes_on = any(
+            CacheMode.WRITE_BACK in (one.mode, one.state.page.saved if entry.persisted else None)
+            for one in entry.drives
+        )
         for prior in entry.drives:
-            here = [
-                report for disk in _candidates(prior, disks)
-                for report in self._report(entry, prior, disk)
-            ]
-            if len(here) > 1 and prior.mode is CacheMode.WRITE_BACK:
+            here = []
+            for disk in _candidates(prior, disks):
+                try:
+                    report, siblings = self._read(disk, prior)
+                except NotFoundError:
+                    continue
+                here.append(replace(report, domain_id=entry.domain_id))
+                meant[disk.number] = disk
+                beside.update({one.number: one for one in siblings})
+            if len(here) > 1 and comes_on:
                 names = ", ".join(report.dev_name for report in here)
                 raise RefusedError(
                     f"{prior.dev_name} is reached over several paths now ({names})",
                     "leave one of them, then run `wcache-probe restore --all`",
                 )
             found += here[:1]
+        if comes_on:
+            _refuse_newcomers(found, [one for n, one in beside.items() if n not in meant])
         return tuple(found)
 
     def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
@@ -109,18 +122,6 @@ class DrivesAlone:
             replace(self._read(disk)[0], bcache=bcaches_on(disk)) for disk in disks.values()
         )
 
-    def _report(
-        self, entry: JournalEntry, prior: PriorDrive, disk: BlockDevice
-    ) -> Tuple[DriveReport, ...]:
-        """The drive that a disk is, if it is the one that is meant."""
-        try:
-            report, siblings = self._read(disk, prior)
-        except NotFoundError:
-            return ()
-        if prior.mode is CacheMode.WRITE_BACK:
-            _refuse_newcomers(entry, disk, siblings)
-        return (replace(report, domain_id=entry.domain_id),)
-
     def _read(
         self, disk: BlockDevice, prior: Optional[PriorDrive] = None
     ) -> Tuple[DriveReport, Tuple[BlockDevice, ...]]:
@@ -146,20 +147,17 @@ class DrivesAlone:
             return report, switch.siblings(device)
 
 
-def _refuse_newcomers(
-    entry: JournalEntry, disk: BlockDevice, siblings: Sequence[BlockDevice]
-) -> None:
+def _refuse_newcomers(found: Sequence[DriveReport], later: Sequence[BlockDevice]) -> None:
     """Raise RefusedError where the cache of a drive that came later would come on unflushed."""
-    for other in siblings:
-        known = other.number == disk.number or any(
-            _is_named(prior, other) or prior.dev_name == other.name for prior in entry.drives
-        )
-        layers = () if known else (layer_of(other), *queues_on(other))
+    names = ", ".join(one.dev_name for one in found)
+    for other in later:
+        layers = (layer_of(other), *queues_on(other))
         dropping = [la.name for la in layers if la.kernel_view is not KernelView.WRITE_BACK]
         if dropping:
             raise RefusedError(
-                f"{other.name} shares the cache of {disk.name} since, and {dropping[0]} does "
-                "not flush", "take it away, then run `wcache-probe restore --all`",
+                f"{other.name} shares the cache of {names} since, and {dropping[0]} does "
+                "not flush", f"have {dropping[0]} flush, or take {other.name} away; then run "
+                "`wcache-probe restore --all`",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import NotFoundError, Refusal, RefusalKind, WcacheError
@@ -212,7 +212,7 @@ class Survey:
         for way in ways.values():
             by_drive[way[2].drive_id, way[2].serial].append(way)
         reports = [
-            self._report(group, _namesakes(group, ways.values()))
+            self._report(group, _namesakes(group, ways.values()), _apart(group, ways))
             for group in by_drive.values()
             if domain_id in (None, group[0][2].domain_id)
             and any(way[0].number in shown for way in group)
@@ -229,7 +229,9 @@ class Survey:
             and disk.wwid in names and disk.size_bytes
         ] if names else []
 
-    def _report(self, ways: Sequence[Way], namesakes: Sequence[Way]) -> DriveReport:
+    def _report(
+        self, ways: Sequence[Way], namesakes: Sequence[Way], apart: Sequence[str]
+    ) -> DriveReport:
         readings = [
             with_rule(
                 CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device), device,
@@ -253,6 +255,8 @@ class Survey:
             f"it is reached over several paths ({_names(ways)})" if len(ways) > 1 else "",
             f"another disk has the same name ({_names(namesakes[:4])}, "
             f"{device.wwid or identity.wwn})" if namesakes else "",
+            f"{', '.join(apart[:4])} shares its cache and does not say so, so what is above that "
+            "cannot be followed" if apart and not silent else "",
         )]
         against += [
             (RefusalKind.NO_FLUSH, "" if silent else no_flush(switch, device, reading)),
@@ -296,6 +300,14 @@ def _namesakes(group: Sequence[Way], ways: Iterable[Way]) -> List[Way]:
         way for way in ways
         if way[0].number not in own and (way[0].wwid in names or way[2].drive_id in ids)
     ]
+
+
+def _apart(group: Sequence[Way], ways: Mapping[str, Way]) -> List[str]:
+    """Disks on the switch of a drive that do not say that they are of its cache domain."""
+    return list(dict.fromkeys(
+        other.name for device, switch, identity, _ in group for other in switch.siblings(device)
+        if other.number not in ways or ways[other.number][2].domain_id != identity.domain_id
+    ))
 
 
 def _read(switch: Switch, device: BlockDevice) -> CacheReading:

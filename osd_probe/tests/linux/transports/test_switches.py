@@ -1,7 +1,8 @@
 """Each transport reads what the drive says, changes what it is told to, and nothing else."""
 
 import pytest
-from model_drives import ModelAta, ModelNvme, ModelScsi
+from model_drives import ModelAta, ModelNvme, ModelScsi, vpd
+from prepare_bench import Bank
 from wcache.core.errors import (
     RefusedError,
     StorageError,
@@ -145,6 +146,33 @@ def test_luns_of_one_target_share_one_domain(fake_host):
     assert [one.name for one in switch.siblings(device)] == ["sda", "sdb"]
     fake_host.scsi_disk("sdc", "8:32", hctl="0:0:1:0")
     assert [one.name for one in switch.siblings(device)] == ["sda", "sdb"]
+
+
+class Nameless(ModelScsi):
+    """A LUN that has a serial number and no designator."""
+
+    def inquiry(self, cdb):
+        return vpd(0x83, b"") if cdb[1] and cdb[2] == 0x83 else super().inquiry(cdb)
+
+
+@pytest.mark.parametrize("beside", ["a CD drive", "LUNs without a WWN"])
+def test_what_else_is_on_a_target_takes_nothing_from_a_disk_that_says_who_it_is(fake_host, beside):
+    drives = Bank()
+    for lun, name in enumerate(("sda", "sdb")):
+        drive = drives.drives[name] = ModelScsi() if beside == "a CD drive" else Nameless()
+        drive.naa = bytes.fromhex(f"5000c500000001{lun:02x}")
+        drive.serial = f"SERIAL{lun:02}".encode()
+        fake_host.scsi_disk(name, f"8:{16 * lun}", hctl=f"0:0:0:{lun}")
+        fake_host.osd(lun, block=name)
+    if beside == "a CD drive":
+        target = (fake_host.root / "sys/class/block/sda/device").resolve().parent
+        cd = target / "0:0:0:7/block/sr0"
+        cd.mkdir(parents=True)
+        (cd / "dev").write_text("11:0\n")
+    found = fake_host.drive_host(switches=Switches(scsi=drives)).look()
+    assert [drive.dev_name for drive in found] == ["sda", "sdb"]
+    assert len({drive.domain_id for drive in found}) == 1
+    assert not [one.text for drive in found for one in drive.refusals if "shares" in one.text]
 
 
 def sata(fake_host, drive):

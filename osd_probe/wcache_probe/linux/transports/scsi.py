@@ -173,8 +173,12 @@ class ScsiSwitch(PinnedSwitch):
             return drive_id
         if target:
             return safe_id(target)
-        names = [sg_io.designators(self._vpd(one, 0x83)) for one in siblings]
-        return safe_id(min(n.get(sg_io.OF_LOGICAL_UNIT, drive_id) for n in names))
+        return safe_id(min(map(self._name, siblings)))
+
+    def _name(self, device: BlockDevice) -> str:
+        """A LUN's own name, by its serial number where it has no other."""
+        wwn = sg_io.designators(self._vpd(device, 0x83)).get(sg_io.OF_LOGICAL_UNIT, "")
+        return wwn or f"scsi:{sg_io.parse_serial(self._vpd(device, 0x80))}"
 
     def _vpd(self, device: BlockDevice, page: int) -> bytes:
         """A vital product data page; empty where the drive has none."""
@@ -272,7 +276,10 @@ class ScsiSwitch(PinnedSwitch):
         target = os.path.dirname(os.path.realpath(os.path.join(device.folder, "device")))
         found = []
         if os.path.basename(target).startswith("target"):
-            for blocks in (os.path.join(target, lun, "block") for lun in entries(target)):
+            luns = (os.path.join(target, lun) for lun in entries(target))
+            # a CD drive on the target has no cache
+            disks = (lun for lun in luns if entries(os.path.join(lun, "scsi_disk")))
+            for blocks in (os.path.join(disk, "block") for disk in disks):
                 for name in entries(blocks):
                     sibling = sysfs.device_at(device.files, os.path.join(blocks, name))
                     found += [sibling] if sibling else []
