@@ -280,10 +280,7 @@ class FakeProbe:
             back = request.prior.drives[0].mode if request.prior.known else mode
             return self.switch(request.domain_id, self.leased.pop(request.domain_id, back))
         if isinstance(request, ApplyRequest):
-            self.actions.setdefault(request.action_id, (request.domain_id, mode))
-            if request.consent_persist and self.keeps:
-                self._keep(request.domain_id, request.mode)
-            return self.switch(request.domain_id, request.mode)
+            return self._apply(request, mode)
         if isinstance(request, RollbackRequest):
             back = request.prior.drives[0].mode if request.prior.known else mode
             prior = self.actions.pop(request.action_id, (request.domain_id, back))
@@ -293,6 +290,24 @@ class FakeProbe:
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return self._refuses(request) or SamplesOutcome(
             (self.latency_ns[mode],) * request.count, 0.1, 0
+        )
+
+    def _apply(self, request: ApplyRequest, mode: CacheMode) -> Outcome:
+        """A mode that is not kept: what was made before stays with its entry, else it is back."""
+        if not request.consent_persist or self.keeps:
+            self.actions.setdefault(request.action_id, (request.domain_id, mode))
+            if request.consent_persist:
+                self._keep(request.domain_id, request.mode)
+            return self.switch(request.domain_id, request.mode)
+        stays = request.action_id in self.actions and mode is request.mode
+        why = f"was told to keep {request.mode.value} over a power cycle, and it keeps nothing"
+        if not stays:
+            self.switch(*self.actions.pop(request.action_id, (request.domain_id, mode)))
+            why += "; the prior state is back"
+        drive = self.drives[request.domain_id]
+        return FailureOutcome(
+            f"{drive.dev_name} {why}", "plan again without --persist", refused=True,
+            restored=not stays, drive_ids=(drive.drive_id,), after=(drive.state,),
         )
 
     def _refuses(self, request: Union[TimerRequest, MeasureRequest]) -> Optional[FailureOutcome]:

@@ -158,7 +158,7 @@ def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_whe
     plan = said(mgr, "plan show", plan_id="p1")
     assert plan["status"] == "stopped"
     assert [c["status"] for c in plan["changes"]] == ["applied", "rolled back", "planned"]
-    assert "write through did not read back as what the drive keeps" in plan["reason"]
+    assert "sdb was told to keep write through over a power cycle" in plan["reason"]
     mgr = measured()
     ok(mgr.command("plan", persist=True))
     ok(mgr.command("apply", plan_id="p1", persist=True))

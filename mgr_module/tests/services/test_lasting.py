@@ -4,6 +4,7 @@ import errno
 
 import pytest
 from gate_world import begun
+from mgr_fakes.builders import CLUSTER_ID
 from module_world import (
     WB,
     WT,
@@ -20,6 +21,7 @@ from module_world import (
 )
 from test_verdicts_that_fall import fall
 from wcache.core.change.change import ChangeStatus
+from wcache.core.protocol import ApplyRequest, FailureOutcome
 
 pytestmark = pytest.mark.slow  # whole rollouts
 
@@ -151,6 +153,50 @@ def test_a_drive_that_does_not_keep_it_stays_changed_and_is_named():
     assert len(mgr.changed) == len(mgr.plan.changes)
     assert "h2 sda does not last" in mgr.plan.reason
     assert {change.status for change in mgr.plan.changes} == {ChangeStatus.APPLIED}
+
+
+def test_a_drive_that_reads_otherwise_than_its_probe_says_does_not_last():
+    mgr = done()
+    mgr.probes["h2"]._keep = lambda domain_id, saved: None
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    assert mgr.end() == "done"
+    assert "write through did not read back as what the drive keeps" in mgr.plan.reason
+    assert {change.status for change in mgr.plan.changes} == {ChangeStatus.APPLIED}
+
+
+@pytest.mark.parametrize(("proven", "status"), [
+    (True, ChangeStatus.ROLLED_BACK), (False, ChangeStatus.ROLLBACK_FAILED),
+])
+def test_a_drive_that_left_its_mode_while_it_was_made_to_last_is_not_called_applied(
+    proven, status
+):
+    mgr = done()
+    probe = mgr.probes["h2"]
+
+    def fails(task):
+        request = task.request
+        if not (isinstance(request, ApplyRequest) and request.consent_persist):
+            return None
+        probe.switch(request.domain_id, WB)
+        if proven:
+            del probe.actions[request.action_id]
+        drive = probe.drives[request.domain_id]
+        return FailureOutcome(
+            "it broke", restored=proven, drive_ids=(drive.drive_id,), after=(drive.state,)
+        )
+
+    probe.fails = fails
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    assert mgr.end() == "done"
+    assert "h2 sda does not last: it broke" in mgr.plan.reason
+    found = {(change.hostname, change.status) for change in mgr.plan.changes}
+    assert found == {("h2", status), *((f"h{n}", ChangeStatus.APPLIED) for n in (0, 1, 3, 4))}
+    mgr.report_all()
+    owed = {item.hostname for item in mgr.inside.unrestored.disputes(CLUSTER_ID)}
+    assert owed == (set() if proven else {"h2"})
+    ok(mgr.command("rollback", plan_id="p1"))
+    assert mgr.end() == "rolled back"
+    fine(mgr)
 
 
 def test_drives_that_do_not_keep_it_are_all_named_and_the_others_last():

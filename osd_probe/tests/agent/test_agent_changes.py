@@ -41,6 +41,19 @@ def test_an_applied_change_outlives_leases_stops_and_crashes_until_its_rollback(
     assert not probe.mgr.outcome("again").changed
 
 
+def test_a_change_that_cannot_be_made_to_last_later_stays_until_its_rollback(probe):
+    probe.ask(ApplyRequest(NVME, "a1", BACK, THROUGH))
+    for _ in range(2):
+        failed = probe.ask(ApplyRequest(NVME, "a1", BACK, THROUGH, consent_persist=True))
+        assert failed.message == "sim-nvme3n1 cannot keep a cache mode over a power cycle"
+        assert (failed.restored, [state.device_cache.value for state in failed.after]) == (
+            False, ["write through"])
+        assert (probe.mode(NVME), [*probe.journal.entries]) == (THROUGH, ["action/a1"])
+        probe.restart()
+    assert probe.ask(RollbackRequest(NVME, "a1")).changed
+    assert (probe.mode(NVME), [*probe.journal.entries]) == (BACK, [])
+
+
 def test_a_rollback_whose_answer_was_lost_in_a_crash_is_still_ours(probe):
     probe.ask(ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     probe.restart()

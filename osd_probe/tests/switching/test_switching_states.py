@@ -70,7 +70,7 @@ STATES = {
     pair_on_first: (9_037, 9_637, 1_164),
     applied_off_and_rolled_back: (20_599, 23_045, 4_664),
     applied_on_and_rolled_back: (2_061, 2_061, 433),
-    applied_again_to_persist_and_rolled_back: (46_745, 53_735, 9_785),
+    applied_again_to_persist_and_rolled_back: (51_077, 59_187, 10_805),
     applied_off_for_now: (7_504, 8_060, 1_354),
     brought_back_without_a_journal: (11_929, 12_807, 2_105),
 }

@@ -109,19 +109,12 @@ def restore(
     require_entry(entry, known)
     prior = {item.drive_id: item for item in entry.drives}
     modes = {item.drive_id: item.mode for item in entry.drives}
-    saved = {item.drive_id: item.state.page.saved for item in entry.drives}
     found = tuple(drives)
     here = tuple(drive for drive in found if drive.drive_id in prior)
     require_throwaway(found, modes, throwaway=entry.throwaway)
     if entry.persisted:
-        if CacheMode.WRITE_BACK in saved.values():
-            # saving a mode turns the shared cache on for a moment, whatever it is now
-            require_ours(found)
-            for drive in found:
-                yield from _require_ready(drive)
         # first, or a udev event still on its way would put the persisted mode back after us
-        for drive in here:
-            yield SaveCache(drive, None, saved[drive.drive_id])
+        yield from _unsave(entry, found)
     if CacheMode.WRITE_BACK in modes.values():
         require_ours(found)
     # a drive of the domain that came later shares the switch: it is pinned and looked at too
@@ -141,6 +134,21 @@ def restore(
         )
     yield RemoveJournal(entry)
     return done
+
+
+def _unsave(
+    entry: JournalEntry, drives: Sequence[DriveReport]
+) -> Generator[Step, Optional[DriveState], None]:
+    """Take back what drives keep over a power cycle, and nothing else."""
+    saved = {item.drive_id: item.state.page.saved for item in entry.drives}
+    if CacheMode.WRITE_BACK in saved.values():
+        # saving a mode turns the shared cache on for a moment, whatever it is now
+        require_ours(drives)
+        for drive in drives:
+            yield from _require_ready(drive)
+    for drive in drives:
+        if drive.drive_id in saved:
+            yield SaveCache(drive, None, saved[drive.drive_id])
 
 
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
@@ -171,6 +179,7 @@ def apply(
     The pin stays too: after a reset the drive may come back with its cache on.
     `entry` is the journal entry of this action where an earlier attempt left one: it
     alone knows what was there before, so a repeated action never writes it anew.
+    A change that it made before stays, with its entry, where it cannot be made to last.
     `known` is what the mgr knows of that, and must agree.
     """
     found = tuple(drives)
@@ -189,6 +198,7 @@ def apply(
     if all(drive.mode is mode for drive in found) and not persist:
         states = tuple(drive.state for drive in found)
         return Switched(states, states, changed=False)
+    stays = entry is not None and all(drive.mode is mode for drive in found)
     if entry is None or (persist and not entry.persisted):
         prior = prior_of(found) if entry is None else entry.drives
         entry = JournalEntry(
@@ -196,6 +206,8 @@ def apply(
             prior, now_s, throwaway, persist, known.cluster_fsid if known else "",
         )
         yield WriteJournal(entry)
+    if persist and stays:
+        return (yield from _or_unsaved(_persist(found, mode), entry, found, mode))
     program = _persist(found, mode) if persist else _switch(found, lambda drive: mode)
     return (yield from or_back(program, entry, found, restore))
 
@@ -220,6 +232,31 @@ def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode) -> Program:
     saved = [state.page.saved for state in done.before]
     changed = done.changed or any(item is not mode for item in saved)
     return Switched(done.before, tuple(after), changed)
+
+
+def _or_unsaved(
+    program: Program, entry: JournalEntry, drives: Tuple[DriveReport, ...], mode: CacheMode
+) -> Program:
+    """Run what makes a change last; where it fails, prove that drives are as the change left them.
+
+    The entry stays, whatever comes of it.
+    """
+    try:
+        return (yield from program)
+    except WcacheError as error:
+        try:
+            yield from _unsave(entry, drives)
+            states = yield from read(*drives)
+            kept = [replace(item, mode=mode) for item in entry.drives]
+            differs = not_back(kept, states_by_id([drive.drive_id for drive in drives], states))
+        except WcacheError as failed:
+            differs = failed.message
+        if differs:
+            raise StorageError(
+                f"{error.message}; and it is not as it was changed: {differs}",
+                "a rollback of its plan brings back what was there before",
+            ) from None
+        raise
 
 
 def keep(

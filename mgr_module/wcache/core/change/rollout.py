@@ -33,9 +33,7 @@ from .rollout_state import RolloutStatus
 from .stepping import DOUBTS_MAX, REFUSED_MAX, refused_in_a_row
 
 # Nothing is made to last where one of these does not hold.
-MUST_STAND = (
-    Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS, Precondition.PLAN_STANDS,
-)
+MUST_STAND = (Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS, Precondition.PLAN_STANDS)
 
 
 @dataclass
@@ -334,9 +332,12 @@ class RolloutMachine(Gating):
             return self._make_last()
         why = why or "it could not be made to last over a power cycle"
         if self.rollout.afterwards:
-            # it was judged well and stays as it is; the others are still asked
-            said = one_line(f"{NOT_KEPT}: {why}")
-            self._keep(replace(change, status=ChangeStatus.APPLIED, detail=said))
+            # it was judged well and stays, unless it was read otherwise; the others are still asked
+            said, status = one_line(f"{NOT_KEPT}: {why}"), ChangeStatus.APPLIED
+            if change.setting.has_left(outcome):
+                back = made in (Made.NOT, Made.REFUSED)
+                status = ChangeStatus.ROLLED_BACK if back else ChangeStatus.ROLLBACK_FAILED
+            self._keep(replace(change, status=status, detail=said))
             return self._make_last()
         return self._take_back(why)
 

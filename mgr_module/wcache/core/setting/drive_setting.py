@@ -146,16 +146,19 @@ class DriveSetting(Setting):
         mine = [one.state for one in drives if one.domain_id == self.domain.domain_id]
         return "" if self.is_there(tuple(mine)) else self.gone
 
+    def has_left(self, outcome: object) -> bool:
+        read = outcome.after if isinstance(outcome, (StateOutcome, FailureOutcome)) else ()
+        return bool(read) and not self.is_there(read)
+
     def made(self, outcome: object, warrant: Warrant, again: bool) -> Tuple[Made, str]:
         if isinstance(outcome, FailureOutcome):
             said = outcome.said
             if outcome.doubt is PriorDoubt.OTHER_STATE:
                 # somebody else's change, or ours and the journal is lost
                 return Made.OTHERS, said
-            as_it_was = self._as_it_was(outcome, warrant.prior)
-            if outcome.by_drive and as_it_was and (outcome.after or not again):
-                return Made.REFUSED, said
-            return (Made.UNSURE if again or not as_it_was else Made.NOT), said
+            if not (self._as_it_was(outcome, warrant.prior) and (outcome.after or not again)):
+                return Made.UNSURE, said
+            return (Made.REFUSED if outcome.by_drive else Made.NOT), said
         if not isinstance(outcome, StateOutcome):
             return Made.WRONG, f"{UNEXPECTED} to a change"
         if not self.is_there(outcome.after):

@@ -182,6 +182,10 @@ class Setting(ABC):
         """Say why a change that was judged is not there any more; "" where it is."""
         return ""
 
+    def has_left(self, outcome: object) -> bool:
+        """Say whether the reading that came with an answer shows that it is not there any more."""
+        return False
+
     # ---- what its drives have, and what it takes
 
     def unlike(self, drive: DriveReport, planned: bool = False) -> str:
