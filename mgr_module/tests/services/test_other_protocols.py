@@ -158,6 +158,23 @@ def test_a_lease_is_released_and_nothing_is_measured(version):
     assert mgr.probes["h1"].set_count == count
 
 
+class OfManyEntries(OfAnotherProtocol):
+    """One whose journal has more changes than a report: older ones come first."""
+
+    def keys(self):
+        return (*(f"action/p0.{n}" for n in range(across.KEYS_MAX)), *super().keys())
+
+
+@pytest.mark.slow
+def test_a_change_that_a_report_has_no_room_for_is_rolled_back_all_the_same():
+    mgr = applied()
+    other = OfManyEntries(mgr, "h1", OLDER)
+    said(mgr, "rollback", plan_id="p1")
+    go_on(mgr, other)
+    assert other.probe.actions == {}
+    assert said(mgr, "rollout show", plan_id="p1")["status"] == "rolled back"
+
+
 @pytest.mark.slow
 def test_a_plan_is_not_applied_on_its_host():
     mgr = applied()

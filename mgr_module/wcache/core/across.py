@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from .codec import one_line
+from .drive.journal import EntryKind
 from .errors import MalformedError
 
 TAG = "across"  # the word that none of the protocol's own messages has
@@ -63,6 +64,11 @@ class Report:
     keys: Tuple[str, ...] = ()
     restored: Tuple[str, ...] = ()
     failed: Tuple[Tuple[str, str], ...] = ()  # key, why
+
+    def may_hold(self, key: str) -> bool:
+        """Whether the journal has an entry: of a list at its limit changes were left out."""
+        full = len(self.keys) >= KEYS_MAX and not key.startswith(f"{EntryKind.LEASE.value}/")
+        return full or key in self.keys
 
     def plain(self) -> Dict[str, Any]:
         """JSON-ready."""

@@ -93,6 +93,8 @@ class OfDriveKind(OfDrives):
 
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
+# A report has at most so many notes of a journal.
+NOTES_MAX = 1024
 # Lines that say why a combination of host driver and drive model is not proven.
 DISAGREED_MAX = 8
 
@@ -206,11 +208,16 @@ class HostReport(OfDrives):
     drives: Tuple[DriveReport, ...] = field(default=(), metadata={"max_items": 1024})
     findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 1024})
     simulated: bool = False
-    journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
+    journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": NOTES_MAX})
     power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
     memory: Optional[HostMemory] = None
     controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
+
+    @property
+    def has_whole_journal(self) -> bool:
+        """Whether it has notes of all entries: of a list at its limit the rest was left out."""
+        return len(self.journal) < NOTES_MAX
 
     @property
     def domains(self) -> Dict[str, List[DriveReport]]:

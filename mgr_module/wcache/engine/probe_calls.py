@@ -302,7 +302,7 @@ class ProbeCalls:
         key = None if pending is None else key_of(pending.task.request)
         if key is None:
             return across.Order(PROTOCOL_VERSION, engine.options().poll_idle_s)
-        here = report is not None and key in report.keys
+        here = report is not None and report.may_hold(key)
         return across.Order(PROTOCOL_VERSION, BUSY_S, (key,) if here else ())
 
     def _settle(self, hostname: str, report: across.Report) -> None:
@@ -333,17 +333,17 @@ class ProbeCalls:
         key = key_of(request) or ""
         known = self._engine.hosts.agents.get(hostname)
         same = known is not None and known.probe_id == report.probe_id
-        lease = isinstance(request, ReleaseRequest)
-        if key in report.restored or (lease and same and key not in report.keys):
+        lease, absent = isinstance(request, ReleaseRequest), not report.may_hold(key)
+        if key in report.restored or (lease and same and absent):
             if request.prior.known:
                 return StateOutcome.of_prior(request.prior, changed=True)
             why = "what was there before is not known here"
-        elif key in report.keys:
+        elif absent:
+            why = "its journal has no entry of it"
+        else:
             why = dict(report.failed).get(key, "")
             if not why:
                 return None
-        else:
-            why = "its journal has no entry of it"
         return FailureOutcome(
             f"the probe is of protocol {report.version}, this module of {PROTOCOL_VERSION}: {why}",
             "update the older of the two, then try again", restored=False,

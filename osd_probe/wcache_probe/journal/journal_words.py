@@ -8,14 +8,13 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 from wcache.core import across
 from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
 from wcache.core.errors import NotReadyError, WcacheError
-from wcache.core.host_report import JournalNote, KeptPrior
+from wcache.core.host_report import NOTES_MAX, JournalNote, KeptPrior
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import PROTOCOL_VERSION, Lease
 
 from ..mgr_link import Identity, printable
 
-NOTES_MAX = 1024
-_LEASE = f"{EntryKind.LEASE.value}/"
+_LEASE, ACTION = (f"{kind.value}/" for kind in (EntryKind.LEASE, EntryKind.ACTION))
 
 
 def prior_of_entry(entry: Optional[JournalEntry]) -> Tuple[PriorDrive, ...]:
@@ -30,7 +29,8 @@ def journal_notes(
 ) -> Tuple[JournalNote, ...]:
     """What the journal holds, for the mgr to compare with what it knows.
 
-    `unread` are those of the damaged ones that name their drives.
+    `unread` are those of the damaged ones that name their drives.  Where there are too many,
+    entries of applied changes are left out: what is owed or damaged comes first.
     """
     notes = [
         JournalNote(
@@ -44,6 +44,7 @@ def journal_notes(
         domain_id = key[len(_LEASE):] if key.startswith(_LEASE) else ""
         domain_id = unread[key].domain_id if key in unread else domain_id
         notes.append(JournalNote(printable(key), printable(domain_id)))
+    notes.sort(key=lambda note: bool(note.drives) and note.key.startswith(ACTION))
     return tuple(notes[:NOTES_MAX])
 
 
@@ -61,9 +62,6 @@ def journal_findings(
         Finding(FindingCode.RESTORE_FAILED, Severity.ERROR, subject, printable(text))
         for subject, text in lines
     )
-
-
-ACTION = f"{EntryKind.ACTION.value}/"
 
 
 @dataclass
@@ -92,6 +90,12 @@ class JournalBack:
                 failed[key] = printable(error.line())
         # of what goes on the entry may be gone, and it is not known yet that it is back
         here = [*{**dict.fromkeys(self.keys()), **going_back}]
+        # of a list that is full this answers what it does not say
+        known = {*here, *self._brought_back, *failed}
+        gone = (key for key in keys if key.startswith(ACTION) and key not in known)
+        failed.update({key: "its journal has no entry of it" for key in gone})
+        # where there are too many the last are left out: leases come first
+        here.sort(key=lambda key: (key.startswith(ACTION), key not in going_back))
         while len(self._brought_back) > across.KEYS_MAX:
             del self._brought_back[next(iter(self._brought_back))]
         return across.encode(across.Report(

@@ -12,7 +12,7 @@ from wcache.core.drive.safety import dropping_above, may_rest_on
 from wcache.core.drive.saved_off import how_to_name
 from wcache.core.errors import Refusal, RefusalKind
 from wcache.core.fleet.foreign_rules import lenient, reloads, touched_domains
-from wcache.core.host_report import JournalNote, KeptPrior
+from wcache.core.host_report import NOTES_MAX, JournalNote, KeptPrior
 from wcache.core.model import CachePage, KernelView, Layer, LayerKind, OsdUse, Role, Transport
 
 OFF = KernelView.WRITE_THROUGH
@@ -136,7 +136,11 @@ def test_nothing_is_lenient_about_a_drive_that_was_touched():
     assert lenient(found_off(), touched=False)
     assert not lenient(found_off(), touched=True)
     assert not lenient(found_off(mode=WB), touched=False)
-    assert touched_domains(make.report("h0", found_off())) == set()
+    report = make.report("h0", found_off())
+    assert touched_domains(report) == set()
+    note = JournalNote("action/p1.0", "d", "", (KeptPrior("w", WB),))
+    cut = replace(report, journal=(note,) * NOTES_MAX)
+    assert touched_domains(cut) == {found_off().domain_id, "d"}, "not all entries are told"
 
 
 @pytest.mark.parametrize("page", [ON_AFTER_A_RESET, CachePage(True, WB, WT)])

@@ -199,9 +199,9 @@ def lenient(drive: DriveReport, touched: bool) -> bool:
 
 
 def touched_domains(report: HostReport) -> AbstractSet[str]:
-    """Cache domains that the probe's journal names; all, where an entry of it is damaged."""
+    """Cache domains that the probe's journal names; all, where an entry is damaged or not told."""
     noted = {note.domain_id for note in report.journal}
-    if any(not note.drives for note in report.journal):
+    if not report.has_whole_journal or any(not note.drives for note in report.journal):
         return {drive.domain_id for drive in report.drives} | noted
     return noted
 
