@@ -344,9 +344,9 @@ def test_no_cache_comes_on_where_a_lun_on_its_switch_does_not_say_who_it_is(fake
 
     shelf.command = dead
     drive = next(one for one in shelf.host.look() if one.dev_name == "sda")
-    assert "sdb shares its cache and does not say so" in drive.toggle_refusal
+    assert "sdb, on the same cache switch, does not say who it is" in drive.toggle_refusal
     drives = shelf.host.domain(drive.domain_id)
-    with pytest.raises(RefusedError, match="sdb shares its cache"):
+    with pytest.raises(RefusedError, match="sdb, on the same cache switch"):
         shelf.switcher().run(drive.domain_id, toggle.apply(
             drives, action_id="p1", expected=drive.mode, mode=BACK, now_s=0.0, throwaway=False,
             consent_turn_on=True, persist=False, known=prior_from("", drive.domain_id, drives),

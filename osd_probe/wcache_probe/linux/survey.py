@@ -255,8 +255,8 @@ class Survey:
             f"it is reached over several paths ({_names(ways)})" if len(ways) > 1 else "",
             f"another disk has the same name ({_names(namesakes[:4])}, "
             f"{device.wwid or identity.wwn})" if namesakes else "",
-            f"{', '.join(apart[:4])} shares its cache and does not say so, so what is above that "
-            "cannot be followed" if apart and not silent else "",
+            f"{', '.join(apart[:4])}, on the same cache switch, does not say who it is: see "
+            "`wcache-probe look`" if apart and not silent else "",
         )]
         against += [
             (RefusalKind.NO_FLUSH, "" if silent else no_flush(switch, device, reading)),

@@ -172,7 +172,7 @@ def test_what_else_is_on_a_target_takes_nothing_from_a_disk_that_says_who_it_is(
     found = fake_host.drive_host(switches=Switches(scsi=drives)).look()
     assert [drive.dev_name for drive in found] == ["sda", "sdb"]
     assert len({drive.domain_id for drive in found}) == 1
-    assert not [one.text for drive in found for one in drive.refusals if "shares" in one.text]
+    assert not any("cache switch" in drive.toggle_refusal for drive in found)
 
 
 def sata(fake_host, drive):
