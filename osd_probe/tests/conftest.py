@@ -13,6 +13,7 @@ from examples import examples
 from hypothesis import settings
 from loop_devices import loop_on
 from process_bench import mgr_of
+from shelf import Shelf
 from sim_drives import Probe
 from switching_search import forget_histories
 from wcache_probe.linux.block.foreign import INITIAL_PID_NAMESPACE
@@ -272,3 +273,8 @@ def loop_device(tmp_path):
     """A real loop device over a sparse file, as (name, backing file); skips where none is."""
     with loop_on(tmp_path / "backing.img", 16 * 2**20) as name:
         yield name, tmp_path / "backing.img"
+
+
+@pytest.fixture
+def shelf(fake_host):
+    return Shelf(fake_host)
