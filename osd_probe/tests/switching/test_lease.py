@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -222,6 +223,18 @@ def test_a_task_may_go_on_for_its_time_and_under_the_lease_that_it_began_with():
     assert keeper.may_not_go_on(101.0) == "", "no lease is needed for it"
     keeper.heard(frozen(), sent_at_s=102.0, now_s=102.0)
     assert keeper.may_not_go_on(102.0) == "the cluster is frozen"
+
+
+@pytest.mark.parametrize("asked_at_s", [101.0, 111.0], ids=["live", "run out"])
+def test_a_lease_that_an_admin_ended_on_the_host_is_not_taken_again(asked_at_s):
+    keeper = LeaseKeeper({})
+    keeper.heard(reply("L1"), sent_at_s=100.0, now_s=100.0)
+    keeper.lease(asked_at_s)
+    keeper.give_up("an admin said so")
+    keeper.heard(reply("L1"), sent_at_s=112.0, now_s=112.0)
+    assert keeper.lease(112.0) is None
+    keeper.heard(reply("L2"), sent_at_s=113.0, now_s=113.0)
+    assert keeper.lease(113.0) is not None
 
 
 def test_answers_are_kept_for_the_last_tasks_only():

@@ -100,6 +100,7 @@ class LeaseKeeper:
         self.frozen = False  # the last reply said that nothing may be changed
         self.throwaway = False  # and that the cluster's data is worth nothing
         self._given_up = ""
+        self._last_named = ""  # the lease of the last reply, which may have run out since
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
         self._under_way: Optional[_UnderWay] = None
         self._named = ""  # the task that the last reply asked for
@@ -142,6 +143,7 @@ class LeaseKeeper:
         self.throwaway = reply.throwaway
         self.frozen = reply.frozen
         self._named = reply.task.task_id if reply.task else ""
+        self._last_named = reply.lease.lease_id if reply.lease else ""
         if reply.frozen:
             self._end("the cluster was frozen")
         elif reply.lease is None:
@@ -165,8 +167,7 @@ class LeaseKeeper:
 
         Until the mgr has dropped it, nothing is changed under it any more.
         """
-        if self._lease is not None:
-            self._given_up = self._lease.lease_id
+        self._given_up = self._last_named
         self.stopping(reason)
 
     @_alone

@@ -69,25 +69,34 @@ STEPS_MAX = 3  # a rule starts a script, which starts one, which starts one
 FOUND_MAX = 16
 _BYTES_MAX = 262_144
 _LINE_CHARS_MAX = 4096
-_USER_CHARS_MAX = 512  # of what any user writes: what is looked for takes the square of that
 
 _ATTRIBUTE = r"(cache_type|write_cache)"
+
+
+def _after(word: str, but: str = "") -> str:
+    """A word and what follows up to the next one, without `but`.
+
+    Any user may write some of these lines: to go from each of a thousand words to the end of its
+    line would take the square of that.
+    """
+    ends = f"{word}|{but}" if but else word
+    return rf"{word}(?:(?!{ends}).)*"
+
+
 # An assignment ("=", not the comparison "=="), a tool that switches, a setting of a daemon.
-_RUNS = (
-    rf"ATTRS?\{{[^}}]*{_ATTRIBUTE}\}}\s*:?=(?!=)"
-    rf"|^\s*[fFwW][+!=~^-]*\s+/sys/\S*{_ATTRIBUTE}\b"
-    rf"|\b(echo|printf|tee)\b.*{_ATTRIBUTE}\b"
+_RUNS = "|".join((
+    rf"ATTRS?\{{[^{{}}]*{_ATTRIBUTE}\}}\s*:?=(?!=)",
+    rf"^\s*[fFwW][+!=~^-]*\s+/sys/\S*{_ATTRIBUTE}\b",
+    _after(r"\b(?:echo|printf|tee)\b") + rf"{_ATTRIBUTE}\b",
     # what the loop does may stand on a line of its own
-    rf"|\bfor\s+\w+\s+in\s.*/{_ATTRIBUTE}\b"
-    r"|\bsdparm\b(?!.*(\s-g|--get)\b).*\bWCE\b"
-    r"|\bhdparm\b.*\s-[a-zA-Z]*W\s*[01]"
-    # from the first of each word on: what any user's table says must not be tried from all
-    r"|^(?:(?!\bnvme\b).)*\bnvme\b(?:(?!\bset-feature\b).)*\bset-feature\b"
-    r".*-f(eature-id)?[ =]*(0x0?)?6\b"
-    r"|\bsmartctl\b.*(\s-s|--set)[ =]*wcache\b"
-    r"|\s-e\s+wcache,"
-    r"|\bopenSeaChest\w*\b.*--(sctW|w)riteCache[= ]+(enable|disable)\b"
-)
+    _after(r"\bfor\s+\w+\s+in\s") + rf"/{_ATTRIBUTE}\b",
+    _after(r"\bsdparm\b", r"(?:\s-g|--get)\b") + r"\bWCE\b",
+    _after(r"\bhdparm\b") + r"\s-[a-zA-Z]*W\s*[01]",
+    _after(r"\bnvme\b") + _after(r"\bset-feature\b") + r"-f(eature-id)?[ =]*(0x0?)?6\b",
+    _after(r"\bsmartctl\b") + r"(\s-s|--set)[ =]*wcache\b",
+    r"\s-e\s+wcache,",
+    _after(r"\bopenSeaChest\w*\b") + r"--(sctW|w)riteCache[= ]+(enable|disable)\b",
+))
 _STARTED_SETS = re.compile(_RUNS)  # in a script, a name with "=" is a variable
 _SETS = re.compile(
     rf"{_RUNS}|^\s*[\w/*.:{{}}-]*\b{_ATTRIBUTE}\s*=(?!=)|^\s*WriteCacheEnabled\s*="
@@ -179,9 +188,8 @@ def _is_of_user(path: str) -> bool:
 def _setting(file: _File, lines: List[Tuple[int, str]]) -> Optional[Finding]:
     """The first line that sets a cache, where there is one."""
     sets = _STARTED_SETS if file.started_by else _SETS
-    chars_max = _USER_CHARS_MAX if _is_of_user(file.path) else _LINE_CHARS_MAX
     for number, line in lines:
-        if sets.search(line[:chars_max]):
+        if sets.search(line):
             by = f" (started by {printable(file.started_by[0])})" if file.started_by else ""
             return Finding(
                 FindingCode.FOREIGN_RULE, Severity.WARNING,
