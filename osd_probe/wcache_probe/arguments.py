@@ -112,6 +112,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--drive", action="append", default=[], metavar="DISK",
         help="only this drive, which is off, saves that, and is in no journal; may be repeated",
     )
+    unprepare.add_argument(
+        "--gone", action="store_true",
+        help="drives that the boot rule names and that are not here now are gone for good",
+    )
     removable = verb(
         "removable", "for packages: fails while an applied change stands on this host"
     )

@@ -15,7 +15,7 @@ from wcache.core.model import CacheMode
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolder
 from wcache_probe.linux.persistence.appearing import appear
-from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 from wcache_probe.switcher import Switcher, nothing
 from wcache_probe.switching import toggle
 
@@ -151,6 +151,7 @@ class World:
         self.run_dir = run_dir
         self.lock = HostLock(run_dir, wait_s=0).held if locked else None
         self.rules = RuleFolder(str(tmp_path / "rules.d"), run_dir, COMMAND)
+        (tmp_path / "rules.d" / FILE_NAME).write_text(boot_rule((WWID,)))
         self.drive = ModelScsi()
         self.host = host_with(fake_host, self.drive, self.rules)
         self.journal = MemoryJournal()

@@ -10,6 +10,7 @@ from typing import (
     AbstractSet,
     Callable,
     Dict,
+    FrozenSet,
     Iterable,
     List,
     Mapping,
@@ -37,7 +38,14 @@ from ..linux.block.host_files import HostFiles, printable
 from ..linux.host import LinuxDriveHost
 from ..linux.persistence.preparation import RULES_FOLDER, Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
-from ..linux.persistence.udev_rule import RuleFolder, is_named, line_of, matches, pattern, pins_one
+from ..linux.persistence.udev_rule import (
+    RuleFolder,
+    lines_naming,
+    matches,
+    name_in,
+    pattern,
+    pins_one,
+)
 from ..matrix.scratch import find
 from ..switcher import read_journal
 from .restore import wake
@@ -154,7 +162,7 @@ class Names:
         if kept is not None:
             return f"a plan's udev rule keeps it in {kept.value}"
         lines = frozenset() if self.but_the_rule else self.preparation.look().lines
-        return "the boot rule names it already" if is_named(drive.wwid, lines) else ""
+        return "the boot rule names it already" if lines_naming(drive.wwid, lines) else ""
 
 
 def _why_pinned(host: LinuxDriveHost, dev_name: str, wwid: str, names: Names) -> str:
@@ -220,7 +228,7 @@ def needing_the_rule(
     lines = preparation.look().lines
     found: Dict[str, str] = {}
     for name, wwid in host.disks():
-        if not wwid or not is_named(wwid, lines):
+        if not lines_naming(wwid, lines):
             continue
         try:
             drives = host.appeared(name, wwid)
@@ -244,17 +252,22 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
 
     Lines stay of drives that are off, and of those that are not here now.
     """
-    chosen_now = {line_of(wwid) for wwid in chosen.wwids}
     need = needing_the_rule(preparation, host)
-    here = {wwid for _, wwid in host.disks() if is_named(wwid, preparation.look().lines)}
+    lines = preparation.look().lines
+    absent = _absent(lines, host)
     kept, why = [], []
-    for line in sorted(filter(pins_one, preparation.look().lines - chosen_now)):
-        owners = [wwid for wwid in here if line_of(wwid) == line]
-        reasons = [need[wwid] for wwid in owners if wwid in need]
-        if reasons or not owners:
+    for line in sorted(filter(pins_one, lines.difference(chosen.lines))):
+        reasons = [need[wwid] for wwid in need if lines_naming(wwid, (line,))]
+        if reasons or line in absent:
             kept.append(line)
             why.append(reasons[0] if reasons else "its drive is not on this host now")
     return replace(chosen, kept=tuple(kept), why_kept=tuple(why))
+
+
+def _absent(lines: FrozenSet[str], host: LinuxDriveHost) -> FrozenSet[str]:
+    """The lines of a boot rule that pin no drive that is here."""
+    here = (lines_naming(wwid, lines) for _, wwid in host.disks())
+    return frozenset(filter(pins_one, lines)).difference(*here)
 
 
 def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveHost) -> int:
@@ -272,6 +285,7 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
             )
         _refuse_leases_elsewhere(state)
         seen = read_journal(state.journal), preparation.rule_text()
+    _refuse_returns(preparation, host, gone=options.gone)
     # a drive that hangs must hold up no restore: all are asked without the lock
     names = Names(preparation, options.run_dir, {}, {}, but_the_rule=True)
     need = needing_the_rule(preparation, host, names)
@@ -290,6 +304,24 @@ def unprepare(options: argparse.Namespace, preparer: Preparer, host: LinuxDriveH
     wake(state.holder())
     say("this host is no longer prepared" if gone else "this host was not prepared")
     return code
+
+
+def _refuse_returns(preparation: Preparation, host: LinuxDriveHost, *, gone: bool) -> None:
+    """Raise ConflictError where a drive may be off, and not pinned, when it appears again."""
+    rules = RuleFolder(os.path.join(preparation.root, RULES_FOLDER), "", "").standing()
+    if rules:
+        raise ConflictError(
+            f"the boot rule is still needed by {rules[0]}, which sets its drive's cache at each "
+            "boot", "roll back its plan; where none stands any more, remove the file",
+        )
+    absent = _absent(preparation.look().lines, host)
+    if absent and not gone:
+        names = named([name_in(line) for line in sorted(absent)], NEEDING_MAX)
+        raise ConflictError(
+            f"the boot rule names drives that are not on this host now ({names}); the kernel "
+            "would not flush one that comes back off",
+            "connect them; where they are gone for good: `wcache-probe unprepare --gone`",
+        )
 
 
 def _require_as_seen(
@@ -326,11 +358,11 @@ def _unprepare_drives(
         seen = read_journal(state.journal), preparation.rule_text()
     # a drive that hangs must hold up no restore: all are asked without the lock
     names = Names(preparation, options.run_dir, *seen[0], but_the_rule=True)
-    lines, gone = preparation.look().lines, set()
+    lines = kept = preparation.look().lines
     for word in options.drive:
         name = word.removeprefix("/dev/")
         wwid = dict(host.disks()).get(name, "")
-        if not is_named(wwid, lines):
+        if not lines_naming(wwid, lines):
             raise NotFoundError(
                 f"the boot rule names no drive {printable(name)[:64]}",
                 "see `wcache-probe look`",
@@ -342,14 +374,14 @@ def _unprepare_drives(
                 "only a drive that is off, saves that itself, and that nothing of wcache's "
                 f"names can do without: see {FOUND_OFF}",
             )
-        gone |= {line_of(one.wwid) for one in _together(host, name, wwid)}
+        for one in _together(host, name, wwid):
+            kept -= lines_naming(one.wwid, lines)
     record = preparation.record()
     preparer.check_images(image_elsewhere=record is not None and record.image_elsewhere)
-    kept = tuple(sorted(filter(pins_one, lines - gone)))
     with HostLock(options.run_dir).all_held():
         _refuse_leases_elsewhere(state)
         _require_as_seen(state, preparation, seen, "unprepare")
-        rule = preparer.write_rule(Chosen((), kept=kept))
+        rule = preparer.write_rule(Chosen((), kept=tuple(filter(pins_one, kept))))
     code = preparer.see_to_images(rule)
     wake(state.holder())
     for word in options.drive:

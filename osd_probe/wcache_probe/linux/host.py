@@ -254,7 +254,8 @@ class LinuxDriveHost(DrivesAlone):
                     self._refuse_namesake(device)
                     self.rules.write(device.wwid, mode)
             elif saved is None:
-                self.rules.remove(device.wwid)
+                for wwid in {device.wwid, drive.wwid}:
+                    self.rules.remove(wwid)
             elif not switch.save(device, saved):
                 self.rules.write(device.wwid, saved)
 

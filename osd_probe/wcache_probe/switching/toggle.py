@@ -146,9 +146,12 @@ def _unsave(
         require_ours(drives)
         for drive in drives:
             yield from _require_ready(drive)
+    wwids = {item.drive_id: item.wwid for item in entry.drives}
     for drive in drives:
         if drive.drive_id in saved:
-            yield SaveCache(drive, None, saved[drive.drive_id])
+            # its rule has the name that it had then, and another kernel gives it another one
+            named = replace(drive, wwid=wwids[drive.drive_id] or drive.wwid)
+            yield SaveCache(named, None, saved[drive.drive_id])
 
 
 def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:

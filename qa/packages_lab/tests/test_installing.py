@@ -166,6 +166,8 @@ def test_a_removal_leaves_the_boot_rule_and_a_purge_takes_it_back(installed):
     installed.write(BOOT_RULE, program(installed, PREPARED))
     installed.type("apt-get remove -y wcache-probe")
     assert BOOT_RULE in installed.files_named("wcache"), "it needs no program"
+    assert "unprepare --gone" in refusal(installed, "purge"), "its drive is not here now"
+    installed.type("python3 /var/lib/wcache/wcache-probe.for-purge unprepare --gone")
     installed.type("apt-get purge -y wcache-probe")
     assert installed.files_named("wcache") == []
 

@@ -14,7 +14,7 @@ from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import LeaseMarker, NoJournal
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.appearing import Appearing, Missed, appear, try_until_done
-from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.restoring.restorer import start_command
 from wcache_probe.switcher import Switcher
@@ -42,6 +42,8 @@ class Shelf:
             fake_host.scsi_disk(name, f"8:{number}", hctl=f"0:0:{number}:0")
             fake_host.write(f"sys/class/block/{name}/device/wwid", self.wwid(name) + "\n")
             self.rules.write(self.wwid(name), THROUGH)
+        named = [self.wwid(f"sd{number}") for number in range(count)]
+        (root / "rules.d" / FILE_NAME).write_text(boot_rule(named))
 
     @staticmethod
     def wwid(name):

@@ -20,20 +20,27 @@ from prepare_bench import (
     preparation,
     prepare,
     preparer_of,
+    turned_off,
 )
 from wcache.core.drive.journal import encode
 from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
-from wcache_probe.commands.prepare import unprepare
+from wcache_probe.commands.prepare import keep_lines, unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.images import files_in
-from wcache_probe.linux.persistence.preparation import for_next_boot, told_once, with_next_boot
+from wcache_probe.linux.persistence.preparation import (
+    Prepared,
+    for_next_boot,
+    told_once,
+    with_next_boot,
+)
 from wcache_probe.linux.persistence.prepare import Chosen, choose
 from wcache_probe.linux.persistence.udev_rule import (
     FILE_NAME,
     boot_rule,
     is_ours,
     line_of,
+    lines_naming,
     matches,
     pattern,
 )
@@ -89,14 +96,40 @@ def test_no_wwid_breaks_out_of_its_quotes_and_each_matches_itself(text):
 
 
 def test_only_the_drives_of_osds_are_named(fake_host):
-    assert chosen(host_of(fake_host)) == Chosen((WWID,))
+    assert chosen(host_of(fake_host)) == Chosen((line_of(WWID),))
+
+
+def test_a_sata_drive_is_named_as_kernels_before_5_11_and_since_name_it(fake_host):
+    """scsi_vpd_lun_id() took its T10 designator, and takes the NAA one of the same page now."""
+    host = host_of(fake_host, wwids=(BLANKS,))
+    (drive,) = host.look()
+    assert drive.wwn.startswith("naa.")
+    (line,) = chosen(host).lines
+    assert line == line_of(BLANKS, drive.wwn)
+    for name in (BLANKS, drive.wwn):
+        assert lines_naming(name, (line,))
+    assert not lines_naming(f"{drive.wwn}0", (line,))
+    for lines, refused in (((line_of(BLANKS),), True), ((line,), False)):
+        pins = Prepared(frozenset(lines), proven=frozenset(lines))
+        assert bool(for_next_boot(drive, pins)) is refused
+
+
+def test_the_kernel_of_before_pins_a_drive_that_has_its_other_name_now(fake_host):
+    host = host_of(fake_host, wwids=(BLANKS,))
+    prepare(fake_host, host)
+    drive = turned_off(host)
+    before = chosen(host).lines
+    fake_host.write("sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid", f"{drive.wwn}\n")
+    found = keep_lines(preparation(fake_host), host, chosen(host))
+    assert (found.lines, found.kept) == ((line_of(drive.wwn),), before)
+    assert not host.look()[0].toggle_refusal
 
 
 def test_a_drive_that_something_else_uses_too_is_not_named(fake_host):
     host = host_of(fake_host)
     fake_host.write("proc/self/mountinfo", "29 1 8:0 / /srv rw - ext4 /dev/sda rw\n")
     found = chosen(host)
-    assert found.wwids == ()
+    assert found.lines == ()
     assert "not an OSD" in found.left_out[0]
 
 
@@ -104,14 +137,14 @@ def test_a_drive_in_the_journal_stays_named_shared_or_gone(fake_host):
     host = host_of(fake_host)
     entry = entry_of(host.look())
     (fake_host.root / "osd/osd.0/block").unlink()
-    assert chosen(host).wwids == ()
-    assert chosen(host, entry).wwids == (WWID,)
+    assert chosen(host).lines == ()
+    assert chosen(host, entry).lines == (line_of(WWID),)
 
 
 def test_a_name_that_fits_two_drives_is_not_used(fake_host):
     host = host_of(fake_host, wwids=('t10.A"BCDE', "t10.AxBCDE"))
     found = chosen(host)
-    assert found.wwids == ()
+    assert found.lines == ()
     assert "sdb" in found.left_out[0]
 
 
@@ -123,7 +156,7 @@ def test_a_drive_without_a_cache_is_not_named_and_not_missed(fake_host):
     host = host_of(fake_host, osds=("sda", "sdb"))
     drive, other = host.look()
     uncached = without_cache(drive)
-    assert choose((uncached, other), (), (), host.disks()) == Chosen((other.wwid,))
+    assert choose((uncached, other), (), (), host.disks()) == Chosen((line_of(other.wwid),))
     assert not with_next_boot(uncached, preparation(fake_host).look()).refusals
     assert FindingCode.NOT_PREPARED in [finding.code for finding in other.findings]
 
@@ -131,7 +164,7 @@ def test_a_drive_without_a_cache_is_not_named_and_not_missed(fake_host):
 def test_a_drive_of_the_journal_stays_named_though_it_says_that_it_has_no_cache_now(fake_host):
     host = host_of(fake_host)
     entry, uncached = entry_of(host.look()), without_cache(host.look()[0])
-    assert choose((uncached,), (uncached,), (entry,), host.disks()).wwids == (WWID,)
+    assert choose((uncached,), (uncached,), (entry,), host.disks()).lines == (line_of(WWID),)
 
 
 def test_a_drive_with_a_serial_only_is_left_out_and_refused_by_name(fake_host):
@@ -177,7 +210,7 @@ def test_a_drive_of_every_transport_that_is_pinned_is_named_and_refused_without(
 ):
     host = host_of(fake_host)
     drive = replace(host.look()[0], transport=transport)
-    assert choose((drive,), (), (), host.disks()).wwids == (WWID,)
+    assert choose((drive,), (), (), host.disks()).lines == (line_of(WWID),)
     (refused,) = for_next_boot(drive, preparation(fake_host).look())
     assert "`wcache-probe prepare`" in refused.text
     prepare(fake_host, host)

@@ -18,6 +18,7 @@ from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.model import CacheMode
 from wcache_probe.commands import prepare as command
 from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.persistence.udev_rule import line_of
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_journal_in_another_folder_loses_no_pin_to_prepare(fake_host, host, mo
 def test_a_journalled_name_that_fits_two_drives_pins_neither(fake_host):
     host = host_of(fake_host, wwids=('t10.A"BCDE', "t10.AxBCDE"))
     found = chosen(host, entry_of(host.look()), journalled=host.look())
-    assert found.wwids == ()
+    assert found.lines == ()
     assert "would also match sdb" in found.left_out[0]
 
 
@@ -94,6 +95,6 @@ def test_a_journalled_drive_that_no_rule_can_name_keeps_no_other_from_its_rule(f
     host = host_of(fake_host, wwids=(WWID, "iqn.2001-05.com.x:disk"), osds=("sda", "sdb"))
     (_, sdb) = host.look()
     found = chosen(host, entry_of((sdb,)), journalled=(sdb,))
-    assert found.wwids == (WWID,)
+    assert found.lines == (line_of(WWID),)
     assert WWID in found.rule
     assert any(line.startswith("sdb: ") for line in found.left_out)

@@ -9,6 +9,7 @@ from mgr_fakes import builders as make
 from model_drives import ModelScsi
 from prepare_bench import (
     WHERE,
+    WWID,
     Bank,
     host_of,
     options_of,
@@ -30,17 +31,45 @@ from wcache.core.errors import (
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, KernelView
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.persistence.udev_rule import RuleFolder
 
 
-def unprepared(fake_host, host, state="state"):
+def unprepared(fake_host, host, state="state", gone=False):
     """Run it as the command does, with a state folder."""
-    return unprepare(
-        options_of(fake_host, "unprepare", state=state), preparer_of(fake_host), host
-    )
+    words = ("unprepare", "--gone") if gone else ("unprepare",)
+    return unprepare(options_of(fake_host, *words, state=state), preparer_of(fake_host), host)
 
 
 def has_rule(fake_host):
     return (fake_host.root / f"etc/{WHERE}").exists()
+
+
+def test_a_drive_that_is_not_here_now_keeps_the_rule_until_an_admin_says_that_it_is_gone(
+    fake_host,
+):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    turned_off(host)  # and accepted: no journal names it
+    (fake_host.root / "sys/block/sda").rename(fake_host.root / "gone")
+    with pytest.raises(ConflictError, match=f"not on this host now .{WWID}.") as refused:
+        unprepared(fake_host, host)
+    assert "wcache-probe unprepare --gone" in refused.value.advice
+    assert has_rule(fake_host)
+    assert unprepared(fake_host, host, gone=True) == 0
+    assert not has_rule(fake_host)
+
+
+def test_a_rule_that_turns_a_cache_off_at_each_boot_keeps_the_boot_rule(fake_host):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    folder = fake_host.root / "etc/udev/rules.d"
+    rules = RuleFolder(str(folder), str(fake_host.root / "run"), "/usr/bin/wcache-probe")
+    rules.write(WWID, CacheMode.WRITE_THROUGH)  # as `drive accept` leaves it
+    with pytest.raises(ConflictError, match=r"85-wcache-.*, which sets its drive's cache"):
+        unprepared(fake_host, host)
+    assert has_rule(fake_host)
+    rules.remove(WWID)
+    assert unprepared(fake_host, host) == 0
 
 
 def test_a_drive_that_is_off_and_wakes_on_keeps_the_rule_though_no_journal_names_it(

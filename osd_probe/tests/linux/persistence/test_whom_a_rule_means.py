@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from model_drives import ModelScsi
+from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import (
     ConflictError,
     NotReadyError,
@@ -18,7 +19,7 @@ from wcache_probe.evidence import POWER_CUT, EvidenceFolder
 from wcache_probe.journal.host_lock import HostLock
 from wcache_probe.journal.journal_file import LeaseMarker, NoJournal, StateFolder
 from wcache_probe.linux.persistence.appearing import Appearing, appear, try_until_done
-from wcache_probe.linux.persistence.udev_rule import RuleFolder
+from wcache_probe.linux.persistence.udev_rule import FILE_NAME, RuleFolder, boot_rule
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.main import main
 from wcache_probe.switcher import Switcher
@@ -34,6 +35,8 @@ class Bay:
         self.fake, self.models, self.run_dir = fake_host, {}, str(root / "run")
         (root / "rules.d").mkdir()
         self.rules = RuleFolder(str(root / "rules.d"), self.run_dir, "/usr/bin/wcache-probe")
+        self.boot_rule = root / "rules.d" / FILE_NAME
+        self.pinned = []
         self.state = StateFolder(str(root / "state"), self.run_dir)
         self.state.probe_id()
         self.evidence = EvidenceFolder(self.state.path)
@@ -50,6 +53,8 @@ class Bay:
             f"sys/devices/pci0/host0/target{target}/{hctl}/wwid", self.wwid(low) + "\n"
         )
         self.models[name] = model or ModelScsi(wce=on)
+        self.pinned.append(self.wwid(low))
+        self.boot_rule.write_text(boot_rule(self.pinned))
         if model is None:
             self.models[name].naa = bytes.fromhex(self.wwid(low)[4:])
             self.models[name].serial = (serial or name).encode()
@@ -105,6 +110,32 @@ def test_every_lun_with_a_rule_is_kept_by_the_event_of_one(bay):
         bay.rules.write(bay.wwid(low), THROUGH)
     assert bay.appears("sda", 0x61, THROUGH).changed
     assert bay.on() == {"sda": False, "sdb": False}
+
+
+def test_no_cache_goes_off_that_the_next_boot_would_not_pin(bay):
+    bay.put("sda", 0x61)
+    bay.rules.write(bay.wwid(0x61), THROUGH)
+    bay.boot_rule.unlink()
+    with pytest.raises(RefusedError, match="the cache of sda stays on: the boot rule does not"):
+        bay.appears("sda", 0x61, THROUGH)
+    assert bay.on() == {"sda": True}
+
+
+def test_a_rollback_takes_the_rule_away_by_the_name_that_the_drive_had(bay):
+    bay.put("sda", 0x61)
+    bay.fake.osd(0, block="sda")
+    switcher = Switcher(bay.host, bay.state.journal, lock=HostLock(bay.run_dir).held)
+    drives = bay.host.look()
+    switcher.run(drives[0].domain_id, toggle.apply(
+        drives, None, action_id="a1", expected=BACK, mode=THROUGH, now_s=1.0, throwaway=False,
+        consent_turn_on=False, persist=True,
+    ))
+    assert bay.on() == {"sda": False}
+    assert len(bay.rules.standing()) == 1
+    # another kernel names it by another designator of its page 83h
+    bay.fake.write("sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid", "t10.VEND MODEL SER1\n")
+    switcher.restore_key(f"{EntryKind.ACTION.value}/a1")
+    assert (bay.on(), bay.rules.standing()) == ({"sda": True}, ())
 
 
 def test_no_cache_comes_on_where_a_file_system_shares_it(bay):

@@ -9,6 +9,7 @@ from wcache.core.drive.safety import may_be_pinned
 from wcache.core.errors import RefusalKind, RefusedError, StorageError
 from wcache.core.model import DeviceCache
 from wcache_probe.commands.prepare import needing_the_rule
+from wcache_probe.linux.persistence.udev_rule import line_of
 from wcache_probe.linux.transports.base import FLUSH_TIMEOUT_MS
 from wcache_probe.linux.transports.sg_io import ScsiError, Sense
 
@@ -58,10 +59,10 @@ def test_it_is_neither_pinned_nor_named_by_the_boot_rule_and_says_why(fake_host,
         host.pin(drive)
     assert cache_type(fake_host) == "write back\n"
     found = chosen(host)
-    assert found.wwids == ()
+    assert found.lines == ()
     assert "refuses SYNCHRONIZE CACHE" in found.left_out[0]
     if page:  # not even for a change of before, whose way back it is in
-        assert chosen(host, entry_of((drive,)), journalled=(drive,)).wwids == ()
+        assert chosen(host, entry_of((drive,)), journalled=(drive,)).lines == ()
 
 
 def test_a_rule_that_names_it_from_before_needs_not_stay_for_it(fake_host):
@@ -84,7 +85,7 @@ def test_one_that_fails_a_flush_in_another_way_is_pinned(fake_host, sense):
     fake_host.set_view("sda", "write back")
     host.pin(drive)
     assert cache_type(fake_host) == "temporary write back"
-    assert chosen(host).wwids == (drive.wwid,)
+    assert chosen(host).lines == (line_of(drive.wwid),)
 
 
 def test_a_flush_that_it_is_asked_for_first_has_as_long_as_any_other(fake_host):

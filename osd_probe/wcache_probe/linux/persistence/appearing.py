@@ -31,7 +31,12 @@ from typing import (
 from urllib.parse import quote
 
 from wcache.core.codec import parse_json
-from wcache.core.drive.safety import FOR_THE_NEXT_BOOT, refused, require_ours
+from wcache.core.drive.safety import (
+    FOR_THE_NEXT_BOOT,
+    boots_with_rule,
+    refused,
+    require_ours,
+)
 from wcache.core.errors import (
     MalformedError,
     NotFoundError,
@@ -48,6 +53,7 @@ from ...safe_files import read_own, remove, write_whole
 from ...switching import toggle
 from ...switching.steps import Program, Switched
 from ..block.host_files import entries, printable
+from .preparation import NOT_NAMED
 from .udev_rule import RuleFolder
 
 if TYPE_CHECKING:
@@ -209,6 +215,9 @@ def appear(
     is kept for a rule of its own alone: a LUN that came since is no part of what was decided.
     Events queue up: by now the rule that sent this one may have been taken back.  All of it
     is read once the program runs, so that no rollback can come in between.
+
+    Raises RefusedError where a cache would go off that no boot rule pins: a warm reboot would have
+    its volumes loaded as dropping flushes, and the next reset turn the cache on.
     """
     remembers = host.remembers()  # before what was proven is read there
     drives = host.appeared(dev_name, wwid)
@@ -221,9 +230,11 @@ def appear(
     own = {drive.dev_name: names.get(drive.dev_name, "") for drive in drives}
     kept = frozenset(name for name, named in own.items() if rules.says(named, mode))
     _refuse_several(disks, frozenset((wwid, *(own[name] for name in kept))))
-    if mode is CacheMode.WRITE_BACK and any(
-        drive.dev_name in kept and drive.mode is not mode for drive in drives
-    ):
+    differs = [one for one in drives if one.dev_name in kept and one.mode is not mode]
+    for drive in differs if mode is CacheMode.WRITE_THROUGH else ():
+        if boots_with_rule(drive.transport) and not rules.pins(own[drive.dev_name]):
+            raise RefusedError(f"the cache of {drive.dev_name} stays on: {NOT_NAMED}")
+    if mode is CacheMode.WRITE_BACK and differs:
         if not remembers:
             raise NotReadyError(
                 f"the cache of {dev_name} stays off, since the state folder, which may say that "

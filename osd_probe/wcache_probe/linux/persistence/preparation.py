@@ -44,13 +44,16 @@ from .udev_rule import (
     FILE_NAME,
     NOTE,
     NOTE_FILE,
+    RULE_BYTES_MAX,
     is_ours,
-    line_of,
     lines_for,
+    lines_naming,
     lines_of,
     names_in,
+    names_of,
     note_for,
     note_of,
+    pattern,
 )
 
 RULES_FOLDER = "etc/udev/rules.d"
@@ -58,7 +61,6 @@ RECORD_NAME = "prepared.json"
 RECORD_VERSION = 2
 RECORD_BYTES_MAX = 1_000_000
 NAMES_MAX = 2048
-RULE_BYTES_MAX = 1_000_000
 ADVICE = "run `wcache-probe prepare` on this host"
 NOT_NAMED = f"the boot rule does not name it: {ADVICE}"
 
@@ -95,17 +97,21 @@ class Prepared:
     unproven: str = ""  # what is said of a line that no boot has proven
     noted: Tuple[str, ...] = ()  # the drives of the rule whose note this boot left
 
-    def refusal(self, wwid: str) -> str:
-        """Why a pinnable drive may not be toggled; empty where its pin comes back with it."""
+    def refusal(self, name: str) -> str:
+        """Why a pinnable drive may not be toggled; empty where its pin comes back with it.
+
+        `name` is one that a kernel may give it (`names_of`).
+        """
         try:
-            line = line_of(wwid)
+            pattern(name)
         except RefusedError as error:
             return f"{error.message}, so nothing would pin it when it appears again"
-        if line not in self.lines:
+        lines = lines_naming(name, self.lines)
+        if not lines:
             return NOT_NAMED
         if self.trouble:
             return f"{self.trouble}: {ADVICE}"
-        return "" if line in self.proven else self.unproven
+        return "" if lines & self.proven else self.unproven
 
 
 class Preparation:
@@ -297,7 +303,8 @@ def for_next_boot(drive: DriveReport, pins: Prepared) -> Tuple[Refusal, ...]:
         return ()
     has_cache = drive.state.device_cache is not DeviceCache.NONE
     pinned = has_cache and boots_with_rule(drive.transport) and may_be_pinned(drive)
-    pin = pins.refusal(drive.wwid) if pinned else ""
+    names = names_of(drive.wwid, drive.wwn) if pinned else ()
+    pin = next(filter(None, map(pins.refusal, names)), "")
     if pin == NOT_NAMED and saves_off(drive):
         pin = how_to_name(drive)
     lacks = (RefusalKind.JOURNAL_LOST, pins.journal_lost), (RefusalKind.NOT_PREPARED, pin)

@@ -9,9 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, field
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
-from wcache.core.drive.journal import JournalEntry
+from wcache.core.drive.journal import JournalEntry, PriorDrive
 from wcache.core.drive.safety import boots_with_rule, may_be_pinned
 from wcache.core.drive.saved_off import how_to_name, made_to_flush, say_flushed
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
@@ -23,7 +34,16 @@ from ..block.host_files import read_text
 from .how_booted import BootedBy
 from .images import IMAGES_MAX, Image, Tool, find_images, find_tool, rules_in, run_program, run_tool
 from .preparation import Preparation, boots_once
-from .udev_rule import boot_rule, is_ours, matches, pattern, pins_one
+from .udev_rule import (
+    boot_rule,
+    is_ours,
+    line_of,
+    lines_naming,
+    matches,
+    names_of,
+    pattern,
+    pins_one,
+)
 
 Say = Callable[[str], None]
 _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"
@@ -33,7 +53,7 @@ _NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"
 class Chosen:
     """What the rule is to name, and what it cannot."""
 
-    wwids: Tuple[str, ...]
+    lines: Tuple[str, ...]  # that pin one drive each
     left_out: Tuple[str, ...] = ()  # a line for each drive that cannot be toggled then
     kept: Tuple[str, ...] = ()  # lines of the rule of before that a drive may still need
     why_kept: Tuple[str, ...] = ()
@@ -42,13 +62,13 @@ class Chosen:
 
     @property
     def rule(self) -> str:
-        """The rule's text; RefusedError where a wwid fits no rule."""
-        return boot_rule(self.wwids, self.kept)
+        """The rule's text."""
+        return boot_rule((), (*self.lines, *self.kept))
 
     @property
     def count(self) -> int:
         """How many drives it names."""
-        return len(self.wwids) + len(self.kept)
+        return len(self.lines) + len(self.kept)
 
 
 def choose(
@@ -63,22 +83,26 @@ def choose(
     """
     held = {drive.drive_id for drive in journalled}
     shared = {drive.domain_id for drive in drives if drive.foreign_uses}
-    wanted: Dict[str, str] = {}
+    wanted: List[str] = []
+    pinned: List[DriveReport] = []
     unpinned = set()
     left_out, off = [], []
 
-    def want(wwid: str, dev_name: str) -> None:
+    def want(drive: Union[DriveReport, PriorDrive]) -> bool:
         """Name a drive in the rule, unless none can match it and no other."""
+        names = names_of(drive.wwid, drive.wwn)
         try:
-            name = pattern(wwid)
+            line = line_of(*names)
         except RefusedError as error:
-            left_out.append(f"{dev_name}: {error.message}")
-            return
-        same = [disk for disk, other in disks if other != wwid and matches(name, other)]
+            left_out.append(f"{drive.dev_name}: {error.message}")
+            return False
+        others = [(disk, wwid) for disk, wwid in disks if wwid not in names]
+        same = [disk for disk, wwid in others if any(matches(pattern(n), wwid) for n in names)]
         if same:
-            left_out.append(f"{dev_name}: a rule for its wwid would also match {same[0]}")
+            left_out.append(f"{drive.dev_name}: a rule for its wwid would also match {same[0]}")
         else:
-            wanted[wwid] = dev_name
+            wanted.append(line)
+        return not same
 
     for drive in (*drives, *journalled):
         # one that says it has no cache has none that could be pinned
@@ -96,16 +120,17 @@ def choose(
         if drive.dev_name in keep_off:
             off.append(f"{drive.dev_name}: {how_to_name(drive)}")
             continue
-        want(drive.wwid, drive.dev_name)
+        if want(drive):
+            pinned.append(drive)
     # a drive that is not here now and comes back is still off
     for entry in entries:
         for prior in () if entry.of_options else entry.drives:
-            known = prior.wwid in {"", *wanted, *unpinned}
+            known = prior.wwid in {"", *unpinned} or lines_naming(prior.wwid, wanted)
             if not known and boots_with_rule(prior.transport):
-                want(prior.wwid, prior.dev_name)
+                want(prior)
     return Chosen(
-        tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)), unpinned=tuple(off),
-        flushed=made_to_flush(one for one in (*drives, *journalled) if one.wwid in wanted),
+        tuple(sorted(set(wanted))), tuple(dict.fromkeys(left_out)), unpinned=tuple(off),
+        flushed=made_to_flush(pinned),
     )
 
 

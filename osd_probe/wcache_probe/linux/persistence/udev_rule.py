@@ -68,6 +68,16 @@ def matches(wanted: str, wwid: str) -> bool:
     return fnmatch.fnmatchcase(wwid, wanted)
 
 
+def names_of(wwid: str, wwn: str) -> Tuple[str, ...]:
+    """The names that kernels give a drive: its wwid, and its WWN where that is a T10 name.
+
+    A kernel took the longest designator of page 83h, of a SATA drive under libata the T10 one.
+    Since 5.11, and in older stable kernels since, it takes the NAA one (scsi_vpd_lun_id(), "scsi:
+    core: Fix VPD LUN ID designator priorities"), so a drive has another name after an upgrade.
+    """
+    return (wwid, wwn) if wwid.startswith("t10.") and wwn else (wwid,)
+
+
 # what stands in a file name and in a program's arguments as it is
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
@@ -231,6 +241,11 @@ class RuleFolder:
         else:
             remove(path)
 
+    def pins(self, wwid: str) -> bool:
+        """Whether the boot rule names a drive."""
+        text = read_text(os.path.join(self._folder, FILE_NAME), RULE_BYTES_MAX) or ""
+        return bool(lines_naming(wwid, lines_of(text)))
+
     def standing(self) -> Tuple[str, ...]:
         """Every file here that keeps a drive in a mode, ours or changed by hand."""
         names: List[str] = []
@@ -250,6 +265,7 @@ class RuleFolder:
 
 
 FILE_NAME = "59-wcache-pin.rules"
+RULE_BYTES_MAX = 1_000_000
 _BOOT_HEADER = "# Written by `wcache-probe prepare`: "
 _TEXT = (
     f"{_BOOT_HEADER}the kernel flushes these OSD drives from the moment they appear.\n"
@@ -278,7 +294,7 @@ def boot_rule(wwids: Iterable[str], kept: Iterable[str] = ()) -> str:
     lines = {*map(line_of, wwids), *kept}
     # what pins each drive after all rules of its scsi_disk
     last = (
-        f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
+        f'{_MATCH_OWN}ATTRS{{wwid}}=="{name_in(line)}", {_PIN_LAST}'
         for line in filter(pins_one, lines)
     )
     return _TEXT + "".join(
@@ -286,18 +302,19 @@ def boot_rule(wwids: Iterable[str], kept: Iterable[str] = ()) -> str:
     )
 
 
-def line_of(wwid: str) -> str:
-    """The line that pins one drive."""
-    return f"{_HEAD}{pattern(wwid)}{_TAIL}"
+def line_of(*names: str) -> str:
+    """The line that pins one drive, whichever of its names the kernel gives it."""
+    return f"{_HEAD}{'|'.join(map(pattern, names))}{_TAIL}"
 
 
 def pins_one(line: str) -> bool:
     """Whether a line of a rule file is one that `line_of` could have made."""
-    name = _name_in(line)
+    name = name_in(line)
     return line == f'{_HEAD}{name}{_TAIL}' and bool(name) and '"' not in name
 
 
-def _name_in(line: str) -> str:
+def name_in(line: str) -> str:
+    """What a line that pins one drive matches it by."""
     return line[len(_HEAD):-len(_TAIL)]
 
 
@@ -333,7 +350,7 @@ def note_for(names: Iterable[str]) -> str:
 
 def names_in(text: str) -> Tuple[str, ...]:
     """What a rule file matches drives by, sorted."""
-    return tuple(sorted(map(_name_in, filter(pins_one, lines_of(text)))))
+    return tuple(sorted(map(name_in, filter(pins_one, lines_of(text)))))
 
 
 def lines_for(names: Iterable[str]) -> FrozenSet[str]:
@@ -346,9 +363,12 @@ def lines_of(text: str) -> FrozenSet[str]:
     return frozenset(rules_in(text))
 
 
-def is_named(wwid: str, lines: FrozenSet[str]) -> bool:
-    """Whether one of these lines pins the drive with this name."""
+def lines_naming(wwid: str, lines: Iterable[str]) -> FrozenSet[str]:
+    """Those of these lines that pin the drive with this name."""
     try:
-        return line_of(wwid) in lines
+        name = pattern(wwid)
     except RefusedError:
-        return False
+        return frozenset()
+    return frozenset(
+        line for line in filter(pins_one, lines) if name in name_in(line).split("|")
+    )
