@@ -117,6 +117,13 @@ def why_not(host: HostFacts) -> str:
         )
     if host.room is None:
         return UNHEARD
+    least = host.limits.least_target_bytes
+    tight = [f"osd.{osd_id}" for osd_id, most in host.bearable.items() if most < least]
+    if tight:
+        return (
+            f"the limit of the control group of {named(tight)}, less memory_headroom, is under "
+            f"{amount(least)}, the least target: raise the limit or lower memory_floor"
+        )
     silent = [i for i in host.osds if i.osd.up and i.rates is None]
     if silent:
         left_s = max(max(i.settling_s, i.known_in_s) for i in host.osds)
@@ -162,7 +169,7 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     for host in hosts:
         for item in host.without_own_keys:
             by_class[item.osd.device_class].append(item)
-    ceiling = ceiling_of(facts, hosts)
+    ceiling = min(host.ceiling_bytes for host in hosts)
     shares, measured = [], True
     for device_class, items in sorted(by_class.items()):
         curve = class_curve(facts, device_class, items, len(hosts))
@@ -185,17 +192,6 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
             "daemons or OSDs elsewhere, add memory, or lower memory_floor"
         )
     return GroupAdvice(names, room, tuple(classes), tuple(left), fits)
-
-
-def ceiling_of(facts: Facts, hosts: Sequence[HostFacts]) -> int:
-    """The largest target: what the admin allows, and every OSD's own cgroup."""
-    found = [facts.limits.memory_ceiling]
-    for host in hosts:
-        for item in host.osds:
-            limit = host.limit_of(item.osd.osd_id)
-            if limit is not None:
-                found.append(int(limit * (1.0 - facts.limits.memory_headroom)))
-    return max(facts.limits.least_target_bytes, min(found))
 
 
 def class_curve(

@@ -175,6 +175,19 @@ class HostFacts:
         ]
         return min(found, default=None)
 
+    @cached_property
+    def bearable(self) -> Dict[int, int]:
+        """The largest targets that OSDs' own cgroups bear, of those that have limits."""
+        found = ((item.osd.osd_id, self.limit_of(item.osd.osd_id)) for item in self.osds)
+        share = 1.0 - self.limits.memory_headroom
+        return {osd_id: int(limit * share) for osd_id, limit in found if limit is not None}
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """The largest target: what the admin allows, and every OSD's own cgroup."""
+        allowed = max(self.limits.least_target_bytes, self.limits.memory_ceiling)
+        return min([allowed, *self.bearable.values()])
+
 
 class Want(str, Enum):
     """What an OSD would do better with than its target, whatever its host can give."""

@@ -21,14 +21,7 @@ from ...core.setting.config_setting import ConfigSetting, sample
 from ...core.text import amount, named, typed
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import UNHEARD, GroupAdvice
-from .facts import (
-    LABELS,
-    OPT_OUT_LABEL,
-    Facts,
-    HostFacts,
-    crush_host_of,
-    host_section,
-)
+from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, crush_host_of, host_section
 from .reading import MEMORY, STEP_SHARE, TARGET
 
 # Hosts share a change: the canary host alone, then groups that grow to 1 / SHARE of them.
@@ -94,17 +87,27 @@ def _first(asked: Asked, groups: Sequence[GroupAdvice], host: str) -> str:
 
 
 def overfull(facts: Facts, edits: Iterable[ConfigEdit]) -> Dict[str, str]:
-    """By host, that it would give its OSDs more by these edits, and more than it has for them."""
+    """By host, that it would give its OSDs more by these edits, and more than it has for them.
+
+    Or one of them more than its own cgroup bears.
+    """
     last = {edit.key: edit for edit in edits}
     after = facts.config.after(last.values())
     found = {}
     for host in facts.hosts if last else ():
-        then, room = sum(item.target_by(after) for item in host.osds), host.room
-        if then > (room.osds_bytes if room else 0) and then > sum(
-            item.target_by(facts.config) for item in host.osds
-        ):
-            found[host.name] = f"host {host.name} would give its OSDs {amount(then)}, and " + (
+        room, most = host.room, host.bearable
+        now = {item.osd.osd_id: item.target_by(facts.config) for item in host.osds}
+        then = {item.osd.osd_id: item.target_by(after) for item in host.osds}
+        tight = [osd_id for osd_id in most if then[osd_id] > max(now[osd_id], most[osd_id])]
+        given = sum(then.values())
+        if given > max(sum(now.values()), room.osds_bytes if room else 0):
+            found[host.name] = f"host {host.name} would give its OSDs {amount(given)}, and " + (
                 f"has {amount(room.osds_bytes)} for them" if room else UNHEARD
+            )
+        elif tight:
+            found[host.name] = (
+                f"osd.{tight[0]} on {host.name} would get {amount(then[tight[0]])}, and the limit "
+                f"of its control group, less memory_headroom, is {amount(most[tight[0]])}"
             )
     return found
 

@@ -12,15 +12,7 @@ from statistics import median_high, median_low
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ...core.text import amount, command
-from .advice import (
-    GAIN_MIN,
-    MEASURED,
-    WAIT_MIN,
-    ClassAdvice,
-    GroupAdvice,
-    ceiling_of,
-    class_curve,
-)
+from .advice import GAIN_MIN, MEASURED, WAIT_MIN, ClassAdvice, GroupAdvice, class_curve
 from .curve import Curve, Share, divide, summed
 from .facts import Facts, HostFacts, OsdFacts, Source, Want
 from .reading import STEP_BYTES, TARGET
@@ -118,7 +110,7 @@ def _of_class(
         others = [curve for other, curve in curves.items() if other != osd_id]
         target, saved = _own_target(
             curves[osd_id], others, advice.target_bytes, spare_bytes,
-            facts.limits.least_target_bytes, ceiling_of(facts, [host]),
+            facts.limits.least_target_bytes, host.ceiling_bytes,
         )
         if target is None and (_tried(facts, item) or waits[osd_id] < usual):
             continue  # what is known says that none would help

@@ -7,7 +7,7 @@ from memory_world import GIB, TARGET, a_mgr, settled_caches, to_its_end, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import change_osd, ok, refused, said, until
-from wcache.core.hardware import HostMemory
+from wcache.core.hardware import CgroupLimit, HostMemory
 from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 RAM_BYTES = int(7.8 * GIB)
@@ -134,11 +134,21 @@ def an_osd_more(mgr):
     mgr.osd_memory.osds[2] = LruOsd(uniform(6 * GIB, 40e6))
 
 
-def less_memory(mgr):
+def has_now(mgr, total_bytes, *limits):
+    """The one machine reports another memory."""
     (probe,) = mgr.probes.values()
-    probe.memory = HostMemory(probe.memory.total_bytes * 11 // 18)
+    probe.memory = HostMemory(total_bytes, 0, limits)
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
+
+
+def less_memory(mgr):
+    has_now(mgr, mgr.probes["h0"].memory.total_bytes * 11 // 18)
+
+
+def a_lower_limit(mgr, bytes_max=9 * GIB // 2):
+    """Of the control group of the OSD that is to get more."""
+    has_now(mgr, mgr.probes["h0"].memory.total_bytes, CgroupLimit(bytes_max, (0,)))
 
 
 def given(mgr):
@@ -148,6 +158,8 @@ def given(mgr):
 @pytest.mark.parametrize(("happens", "why"), [
     (an_osd_more, "host h0 would give its OSDs 16.0 GiB, and has 14.4 GiB for them"),
     (less_memory, "host h0 would give its OSDs 10.0 GiB, and has 8.8 GiB for them"),
+    (a_lower_limit, "osd.0 on h0 would get 6.0 GiB, and the limit of its control group, less "
+                    "memory_headroom, is 3.6 GiB"),
 ])
 def test_a_plan_of_more_than_its_host_has_by_now_is_not_begun(happens, why):
     mgr = to_be_divided(18)
@@ -161,7 +173,7 @@ def test_a_plan_of_more_than_its_host_has_by_now_is_not_begun(happens, why):
     assert given(mgr) == before
 
 
-@pytest.mark.parametrize("happens", [an_osd_more, less_memory])
+@pytest.mark.parametrize("happens", [an_osd_more, less_memory, a_lower_limit])
 def test_a_plan_pauses_before_it_gives_what_its_host_no_longer_has(happens):
     mgr = to_be_divided(10)
     ok(mgr.command("plan", knob="memory"))
@@ -171,9 +183,24 @@ def test_a_plan_pauses_before_it_gives_what_its_host_no_longer_has(happens):
     to_its_end(mgr)
     plan = said(mgr, "plan show", plan_id="p1")
     assert plan["status"] == "paused"
-    assert "the plan no longer fits: host h0 would give its OSDs" in plan["reason"]
+    assert "the plan no longer fits: " in plan["reason"]
     assert mgr.osd_memory.target_of(0) == 4 * GIB
     assert "no longer fits" in refused(mgr, "rollout resume", plan_id="p1")
+
+
+def test_an_osd_whose_own_limit_is_below_the_floor_is_named_and_does_not_get_the_floor():
+    mgr = a_mgr(hosts=1, classes=("hdd",), each=2)
+    mgr.config.kept["osd/class:hdd", TARGET] = str(5 * GIB // 4)
+    mgr.inside.config.read_soon()
+    a_lower_limit(mgr, 7 * GIB // 4)
+    mgr.step()
+    settled_caches(mgr)
+    plan = said(mgr, "plan", knob="memory")
+    assert plan["changes"] == []
+    assert plan["left_alone"] == [
+        "h0: the limit of the control group of osd.0, less memory_headroom, is under 2.0 GiB, the "
+        "least target: raise the limit or lower memory_floor"
+    ]
 
 
 def run(mgr, plan_id, **asked):

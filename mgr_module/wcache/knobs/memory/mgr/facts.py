@@ -14,7 +14,6 @@ from ....core.model import Finding
 from ....core.text import amount
 from ....engine.storing.archive import Archive, StoredKind
 from ....engine.world import World
-from ..advice import ceiling_of
 from ..facts import (
     ANSWERS_MAX,
     LABELS,
@@ -108,8 +107,7 @@ class MemoryFacts:
             return  # no map yet
         found: List[Answer] = []
         for host in facts.hosts:
-            ceiling = ceiling_of(facts, [host])
-            said = (self._answer_of(facts, item, ceiling) for item in host.osds)
+            said = (self._answer_of(facts, item, host.ceiling_bytes) for item in host.osds)
             found += [answer for answer in said if answer is not None]
         self.answers = {item.osd_id: item for item in found}
         items = tuple(sorted(self.answers.values(), key=lambda item: item.osd_id))[:ANSWERS_MAX]
