@@ -305,13 +305,13 @@ def divide(
         if not front:
             return None
     best = min(front, key=lambda item: item[1])
-    return _handed_back(shares, best[2], steps - best[0])
+    return _handed_back(shares, best[2], steps - best[0], ceiling_bytes)
 
 
 def _handed_back(
-    shares: Sequence[Share], chosen: Sequence[int], steps_left: int
+    shares: Sequence[Share], chosen: Sequence[int], steps_left: int, ceiling_bytes: int
 ) -> Dict[str, int]:
-    """What nobody needs goes back to those who lose something, up to what they have now.
+    """What nobody needs goes back to those who lose something, up to what they have and may have.
 
     Between two points of a curve it may well help: only how much is not known.
     """
@@ -322,7 +322,8 @@ def _handed_back(
             share.now_bytes).wait
 
     for share in sorted(shares, key=loses, reverse=True):
-        missing = (share.now_bytes - targets[share.device_class]) // STEP_BYTES
+        most = min(share.now_bytes, ceiling_bytes)
+        missing = (most - targets[share.device_class]) // STEP_BYTES
         more = min(missing, steps_left // share.osds)
         if more > 0 and loses(share) > 0:
             targets[share.device_class] += more * STEP_BYTES

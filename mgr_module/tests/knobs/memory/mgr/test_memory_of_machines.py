@@ -54,9 +54,7 @@ def test_targets_that_one_machine_cannot_bear_are_told_of_it_whatever_its_crush_
 
 def sections_of_h0(mgr):
     """Of a plan where nothing is known of the other machine's memory, and what is left alone."""
-    mgr.probes["h1"].memory = None
-    mgr.inside.hosts.reported_at_s.clear()
-    mgr.report_all()
+    has_now(mgr, None, "h1")
     watch(mgr)
     plan = said(mgr, "plan", knob="memory")
     return sorted({
@@ -134,21 +132,21 @@ def an_osd_more(mgr):
     mgr.osd_memory.osds[2] = LruOsd(uniform(6 * GIB, 40e6))
 
 
-def has_now(mgr, total_bytes, *limits):
-    """The one machine reports another memory."""
-    (probe,) = mgr.probes.values()
-    probe.memory = HostMemory(total_bytes, 0, limits)
+def has_now(mgr, memory, host="h0"):
+    """From now on its probe reports this memory."""
+    mgr.probes[host].memory = memory
     mgr.inside.hosts.reported_at_s.clear()
     mgr.report_all()
 
 
 def less_memory(mgr):
-    has_now(mgr, mgr.probes["h0"].memory.total_bytes * 11 // 18)
+    has_now(mgr, HostMemory(mgr.probes["h0"].memory.total_bytes * 11 // 18))
 
 
 def a_lower_limit(mgr, bytes_max=9 * GIB // 2):
     """Of the control group of the OSD that is to get more."""
-    has_now(mgr, mgr.probes["h0"].memory.total_bytes, CgroupLimit(bytes_max, (0,)))
+    total_bytes = mgr.probes["h0"].memory.total_bytes
+    has_now(mgr, HostMemory(total_bytes, 0, (CgroupLimit(bytes_max, (0,)),)))
 
 
 def given(mgr):
@@ -203,6 +201,14 @@ def test_an_osd_whose_own_limit_is_below_the_floor_is_named_and_does_not_get_the
     ]
 
 
+def test_a_target_that_the_limit_of_its_osd_does_not_bear_goes_down_though_the_host_has_room():
+    mgr = a_mgr(hosts=1, classes=("hdd",), each=2, memory_floor=GIB)
+    a_lower_limit(mgr, 3 * GIB)
+    watch(mgr)
+    ((row,),) = [group["classes"] for group in said(mgr, "memory recommend")["groups"]]
+    assert row["target_bytes"] <= 0.8 * 3 * GIB
+
+
 def run(mgr, plan_id, **asked):
     """A plan to its end."""
     assert said(mgr, "plan", knob="memory", **asked)["plan_id"] == plan_id
@@ -230,9 +236,7 @@ def test_what_a_later_plan_has_given_to_others_is_not_taken_back_before_that_pla
 def test_what_a_host_no_longer_has_is_not_taken_back():
     mgr = to_be_divided(10)
     run(mgr, "p1", scope="class:ssd")
-    mgr.probes["h0"].memory = HostMemory(8 * GIB)
-    mgr.inside.hosts.reported_at_s.clear()
-    mgr.report_all()
+    has_now(mgr, HostMemory(8 * GIB))
     assert "has 6.4 GiB for them: its OSDs, daemons or RAM are not" in refused(
         mgr, "rollback", plan_id="p1"
     )
