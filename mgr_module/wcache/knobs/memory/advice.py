@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Collection, Dict, List, Optional, Sequence, Tuple
@@ -17,8 +18,8 @@ from .trial_result import gains
 GAIN_MIN = 0.10
 # What is less is no load at all: seconds of waiting in a second, of one OSD.
 WAIT_MIN = 1e-3
-# Hosts whose RAM differs by less are alike.
-ALIKE_BYTES = 4 * 2**30
+# Hosts are alike where what they have for OSDs differs by less.
+UNALIKE = 1.1
 MEASURED, RULE = "measured", "rule"
 UNHEARD = "no probe has reported how much memory it has; see `ceph wcache agent ls`"
 
@@ -143,15 +144,15 @@ def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
 
 
 def _likeness(host: HostFacts) -> Tuple[object, ...]:
-    """Hosts for which it is equal can have one division."""
+    """Hosts for which it is equal can have one division: it fits into the least of them."""
     room = host.room
     counts = Counter(item.osd.device_class for item in host.without_own_keys)
     # a way down from one target can be a way up from another one
     mine = [item for item in host.without_own_keys if item.reading]
-    have = {(item.osd.device_class, item.target_bytes) for item in mine}
+    have = tuple(sorted({(item.osd.device_class, item.target_bytes) for item in mine}))
     own = sum(item.target_bytes for item in host.own_keys)
-    size = round(room.total_bytes / ALIKE_BYTES) if room else 0
-    return size, host.daemons, tuple(sorted(counts.items())), tuple(sorted(have)), own
+    size = round(math.log(max(1, room.osds_bytes), UNALIKE)) if room else 0
+    return size, host.ceiling_bytes, host.daemons, tuple(sorted(counts.items())), have, own
 
 
 def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
@@ -169,7 +170,6 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     for host in hosts:
         for item in host.without_own_keys:
             by_class[item.osd.device_class].append(item)
-    ceiling = min(host.ceiling_bytes for host in hosts)
     shares, measured = [], True
     for device_class, items in sorted(by_class.items()):
         curve = class_curve(facts, device_class, items, len(hosts))
@@ -182,9 +182,9 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     if not shares:
         return GroupAdvice(names, room, (), tuple(left))
     if measured:
-        classes, fits = _measured(facts, shares, room, ceiling)
+        classes, fits = _measured(facts, shares, room, hosts[0].ceiling_bytes)
     else:
-        classes, fits = _by_rule(facts, shares, room, ceiling)
+        classes, fits = _by_rule(facts, shares, room, hosts[0].ceiling_bytes)
     if not fits:
         left.append(
             f"{sum(s.osds for s in shares)} OSDs with {amount(facts.limits.least_target_bytes)} "

@@ -260,6 +260,18 @@ def who_is_set(mgr, **asked):
     return {edit["who"] for change in plan["changes"] for edit in change["edits"]}
 
 
+@pytest.mark.parametrize("said_of_h2", [
+    HostMemory(16 * GIB, GIB // 4),
+    HostMemory(8 * GIB),
+    HostMemory(16 * GIB, 0, (CgroupLimit(3 * GIB, (4,)),)),
+], ids=["available", "total", "limit"])
+def test_what_one_host_says_of_its_memory_takes_none_from_others(said_of_h2):
+    mgr = a_mgr(hosts=3, classes=("hdd",), each=2, memory_floor=GIB)
+    has_now(mgr, said_of_h2, "h2")
+    watch(mgr)
+    assert who_is_set(mgr) == {"osd/host:h2/class:hdd"}
+
+
 @pytest.mark.parametrize("crush_host_of", [lambda osd: osd.hostname, by_kind])
 def test_a_plan_of_one_machine_sets_all_of_it_and_nothing_of_others(crush_host_of):
     mgr = placed(crush_host_of)
