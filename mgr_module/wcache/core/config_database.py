@@ -146,10 +146,10 @@ class Config:
         return self._values.get((who, name))
 
     def after(self, edits: Iterable[ConfigEdit]) -> Config:
-        """What would stand there after these edits."""
-        gone = {edit.key for edit in edits}
-        kept = [entry for entry in self._everything if (entry.who, entry.name) not in gone]
-        made = [Entry(e.who, e.name, e.value) for e in edits if e.value is not None]
+        """What would stand there after these edits, one after the other."""
+        last = {edit.key: edit for edit in edits}
+        kept = [entry for entry in self._everything if (entry.who, entry.name) not in last]
+        made = [Entry(e.who, e.name, e.value) for e in last.values() if e.value is not None]
         return Config([*kept, *made])
 
     def of_osd(self, osd: OsdInfo, name: str) -> Optional[Entry]:

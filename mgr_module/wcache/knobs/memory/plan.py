@@ -91,10 +91,9 @@ def overfull(facts: Facts, edits: Iterable[ConfigEdit]) -> Dict[str, str]:
 
     Or one of them more than its own cgroup bears.
     """
-    last = {edit.key: edit for edit in edits}
-    after = facts.config.after(last.values())
+    after = facts.config.after(edits)
     found = {}
-    for host in facts.hosts if last else ():
+    for host in facts.hosts:
         room, most = host.room, host.bearable
         now = {item.osd.osd_id: item.target_by(facts.config) for item in host.osds}
         then = {item.osd.osd_id: item.target_by(after) for item in host.osds}

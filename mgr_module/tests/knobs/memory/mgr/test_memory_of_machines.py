@@ -237,9 +237,38 @@ def test_what_a_host_no_longer_has_is_not_taken_back():
     mgr = to_be_divided(10)
     run(mgr, "p1", scope="class:ssd")
     has_now(mgr, HostMemory(8 * GIB))
-    assert "has 6.4 GiB for them: its OSDs, daemons or RAM are not" in refused(
+    assert "has 6.4 GiB for them: its OSDs, daemons, RAM or" in refused(
         mgr, "rollback", plan_id="p1"
     )
+
+
+def by_hand(mgr, target_gib):
+    """An admin sets the class that gets more."""
+    mgr.config.kept["osd/class:hdd", TARGET] = str(int(target_gib * GIB))
+    mgr.inside.config.read_soon()
+    mgr.step()
+
+
+def what_shrinks(mgr):
+    until(mgr, lambda: given(mgr) < 6.2)
+
+
+@pytest.mark.parametrize("is_made", [to_its_end, what_shrinks])
+def test_what_an_admin_has_given_to_others_by_hand_is_not_taken_back_by_a_rollback(is_made):
+    mgr = to_be_divided(10)
+    ok(mgr.command("plan", knob="memory"))
+    ok(mgr.command("apply", plan_id="p1"))
+    is_made(mgr)
+    by_hand(mgr, 6.25)
+    to_its_end(mgr)
+    assert refused(mgr, "rollback", plan_id="p1").endswith(
+        "host h0 would give its OSDs 10.2 GiB, and has 8.0 GiB for them: its OSDs, daemons, RAM "
+        "or targets set by others are not what they were: see `ceph wcache memory recommend`"
+    )
+    by_hand(mgr, 4)
+    ok(mgr.command("rollback", plan_id="p1"))
+    to_its_end(mgr)
+    assert given(mgr) == 8
 
 
 def test_a_class_gets_no_more_before_another_one_has_given_it_up():

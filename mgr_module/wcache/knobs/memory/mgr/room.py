@@ -8,18 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from typing import (
-    Any,
-    Callable,
-    Collection,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ....commands.views import ACCEPT_COST, DRY_RUN, EACH, SCOPE, Command
 from ....core import codec
@@ -133,7 +122,7 @@ class MemoryPlanner(Planner):
         """Say which host would give its OSDs more than it has for them.
 
         A way back is to what was there before: a host that is as it was then may have that, if no
-        later plan goes by what this one has left.
+        later plan goes by what this one has left, and all its targets would be as they were.
         """
         left = _changes(rollout, TOUCHED if back else (ChangeStatus.PLANNED,))
         if not left:
@@ -153,15 +142,23 @@ class MemoryPlanner(Planner):
             plan.plan_id for plan in world.plans if plan_order(plan.plan_id) > plan_order(name)
             and hosts & hosts_of(_changes(plan, TOUCHED), facts)
         ]
+        way = back_edits(left, facts.config)
+        whole = reversed(_changes(rollout, tuple(ChangeStatus)))
+        was = facts.config.after(e.inverse for change in whole for e in reversed(change.edits))
+        then = facts.config.after(way)
         shapes = {p.host: p.shape for p in self.facts.promises if p.plan_id == name}
         facts = replace(facts, hosts=tuple(
             host for host in facts.hosts
-            if host.room is not None and (later or host.shape != shapes.get(host.name))
+            if host.room is not None and (
+                later or host.shape != shapes.get(host.name)
+                or any(item.target_by(then) != item.target_by(was) for item in host.osds)
+            )
         ))
         todo = f"roll back {max(later, key=plan_order)} first" if later else (
-            "its OSDs, daemons or RAM are not what they were: see `ceph wcache memory recommend`"
+            "its OSDs, daemons, RAM or targets set by others are not what they were: see "
+            "`ceph wcache memory recommend`"
         )
-        full = overfull(facts, back_edits(left, facts.config))
+        full = overfull(facts, way)
         return next((f"{why}: {todo}" for why in full.values()), "")
 
     def instead(self, asked: Asked, world: World) -> Optional[CommandLine]:
@@ -293,7 +290,7 @@ class MemoryPlanner(Planner):
         }
 
 
-def _changes(rollout: Rollout, statuses: Collection[ChangeStatus]) -> List[Change]:
+def _changes(rollout: Rollout, statuses: Sequence[ChangeStatus]) -> List[Change]:
     return [c for c in rollout.changes if c.setting.knob == MEMORY.name and c.status in statuses]
 
 
