@@ -9,6 +9,7 @@ from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
 from .advice import why_not
 from .facts import FIXED_AT_START, Facts, HostFacts, Outcome, Promise, Source
+from .reading import TARGET
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
@@ -106,15 +107,30 @@ def outdated(
 ) -> Tuple[Tuple[str, Tuple[str, ...]], ...]:
     """Hosts that were divided for others than they have now, with all their device classes.
 
-    Those of which nothing can be recommended now are left out.
+    Or that came later and have too little for the target of a whole class.  Those of which nothing
+    can be recommended now are left out.
     """
     shapes = {(item.host, item.shape) for item in promises}
-    hosts = {host for host, _ in shapes}
     return tuple(
         (host.name, tuple(sorted({item.osd.device_class for item in host.osds})))
         for host in facts.hosts
-        if host.name in hosts and not why_not(host)
-        and any(name == host.name and shape != host.shape for name, shape in shapes)
+        if not why_not(host) and (
+            any(name == host.name and shape != host.shape for name, shape in shapes)
+            or _is_too_small(host, promises)
+        )
+    )
+
+
+def _is_too_small(host: HostFacts, promises: Sequence[Promise]) -> bool:
+    """Whether a host was promised nothing, and gives too much by what a plan set for a class."""
+    whole = {(f"osd/class:{item.device_class}", item.target_bytes) for item in promises}
+    entries = [host.config.of_osd(item.osd, TARGET) for item in host.osds]
+    given = [item.target_by(host.config) for item in host.osds]
+    return (
+        host.room is not None and sum(given) > host.room.osds_bytes
+        and max(given) > host.limits.least_target_bytes  # else there is nothing to divide
+        and all(item.host != host.name for item in promises)
+        and any(entry is not None and (entry.who, entry.number) in whole for entry in entries)
     )
 
 

@@ -6,19 +6,21 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, settled_caches, watch
 from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
+from mgr_fakes.probe import FakeProbe
 from module_world import codes, fine, ok, said
+from wcache.core.hardware import HostMemory
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 pytestmark = pytest.mark.slow  # whole rollouts
 
 RAM_BYTES = int(7.8 * GIB)
 
 
-def divided(**options):
-    """Hosts whose memory an admin's plan has divided, under `auto apply`."""
-    mgr = a_mgr(
-        hosts=3, ram_bytes=RAM_BYTES, memory_floor=GIB, canary_wait_s=0.0, memory_step_s=5.0,
-        auto_quiet_s=0.0, **options,
-    )
+def divided(told=(), **options):
+    """Hosts whose memory an admin's plan has divided, under `auto apply`, by what trials told."""
+    mgr = a_mgr(**{"ram_bytes": RAM_BYTES, **options}, hosts=3, memory_floor=GIB,
+                canary_wait_s=0.0, memory_step_s=5.0, auto_quiet_s=0.0)
+    mgr.memory.facts.results = told
     ok(mgr.command("auto", mode="apply"))
     go_on(mgr)
     watch(mgr)
@@ -38,7 +40,7 @@ def go_on(mgr):
         mgr.report_all()
 
 
-def add_osd(mgr, host="h1", osd_id=6):
+def add_osd(mgr, host="h1", osd_id=6, name="sdz"):
     """Another OSD of the starved class."""
     mgr.view.state = replace(mgr.view.state, osds={
         **mgr.view.state.osds,
@@ -49,7 +51,7 @@ def add_osd(mgr, host="h1", osd_id=6):
     })
     mgr.osd_memory.osds[osd_id] = LruOsd(uniform(6 * GIB, 40e6))
     mgr.osd_memory.hosts[host] = {"osd": 3}
-    drive = make.drive("sdz", osd_id)
+    drive = make.drive(name, osd_id)
     mgr.probes[host].drives[drive.domain_id] = drive
     mgr.report_all()
     settled_caches(mgr)
@@ -108,6 +110,26 @@ def test_a_class_that_is_not_left_to_the_automation_keeps_its_host_as_it_is():
     assert "divide the memory of host h1 anew" in would
     assert len(plans(mgr)) == 1
     assert "WCACHE_MEMORY_STALE" in codes(mgr)
+
+
+def test_a_small_host_that_joins_a_class_with_a_target_of_a_plan_is_divided_by_itself():
+    trial = TrialResult(
+        "t1", "hdd", 1_000_000.0, 4 * GIB, 8 * GIB, (0, 1), 100.0, 0.1, 0.1, 0.1,
+        TrialVerdict.GAIN,
+    )
+    mgr = divided(classes=("hdd",), each=2, ram_bytes=32 * GIB, told=(trial,))
+    assert float(mgr.config.kept["osd/class:hdd", TARGET]) == 8 * GIB
+    mgr.probes["h9"] = FakeProbe(mgr.send, "h9", ())
+    mgr.probes["h9"].memory = HostMemory(16 * GIB)
+    mgr.probes["h9"].turn(2)
+    for osd_id in (10, 11, 12):
+        add_osd(mgr, "h9", osd_id, f"sd{osd_id}")
+    assert given(mgr, "h9") == 24 * GIB
+    go_on(mgr)
+    settled_caches(mgr)
+    assert given(mgr, "h9") <= 0.8 * 16 * GIB
+    assert given(mgr, "h0") == 16 * GIB
+    assert [plan.by for plan in plans(mgr)] == ["admin", "auto"]
 
 
 def test_memory_that_nobody_has_divided_is_left_alone():

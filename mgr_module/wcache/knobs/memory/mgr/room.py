@@ -200,7 +200,7 @@ class MemoryPlanner(Planner):
         return [
             Wish.of_host(
                 MEMORY.name, host, classes, f"divide the memory of host {host} anew",
-                f"the OSDs or daemons of host {host} changed: its memory is divided anew",
+                f"memory was divided for others than host {host} has: its memory is divided anew",
             )
             for host, classes in self.facts.to_divide
         ]
