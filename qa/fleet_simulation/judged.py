@@ -239,7 +239,7 @@ class JudgedFleet:
     def _do(self, action: events.Action) -> None:
         if isinstance(action, events.LookAtCluster):
             self.request = None
-            self.todo.append(self._seen(action.groups))
+            self.todo.append(self._seen(action))
         elif isinstance(action, events.GiveTask):
             self.request, self.task = None, action
         elif isinstance(action, events.WatchBlocks):
@@ -281,18 +281,17 @@ class JudgedFleet:
 
     # ---- hosts
 
-    def _seen(self, groups: Tuple[Tuple[int, ...], ...]) -> events.ClusterSeen:
+    def _seen(self, look: events.LookAtCluster) -> events.ClusterSeen:
         missed = self.missed if self.now_s < self.missed_until_s else ()
         cluster = self.view()
         machine = self.machine.looking_ahead(cluster)
         later = machine.rollout.later
-        if not machine.rollout.step.last:
-            groups = machine.groups_next
+        groups = look.groups if machine.rollout.step.last else machine.groups_next
         ill = [holding.illness_of(change, cluster) for change in machine.coming]
         if any(ill) or (machine.waits_to_judge and machine.illness_of_step(cluster)):
             missed = (*missed, Precondition.OSDS_WELL)
         if not groups:
-            return events.ClusterSeen(missed, later=later)
+            return events.ClusterSeen(look.token, missed, later=later)
         rollout = machine.rollout
         controls: Tuple[int, ...] = ()
         if machine.wants_controls:
@@ -311,7 +310,7 @@ class JudgedFleet:
         together = self.together(groups)
         if together < 1:
             missed = (*missed, Precondition.OK_TO_STOP)
-        return events.ClusterSeen(missed, together, controls, later=later)
+        return events.ClusterSeen(look.token, missed, together, controls, later=later)
 
     def _outcome_of(self, request: object) -> Outcome:
         assert isinstance(request, (LookRequest, ApplyRequest, RollbackRequest))

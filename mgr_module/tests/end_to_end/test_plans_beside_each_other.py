@@ -9,7 +9,7 @@ from gate_world import GateMgr
 from mgr_fakes import builders as make
 from module_world import ok, refused, said, settled, start, taken_over, until
 from wcache.core.change.rollout_base import Phase
-from wcache.core.events import ClusterSeen
+from wcache.core.events import ClusterSeen, LookAtCluster
 from wcache.core.model import DriveModel
 from wcache.core.record import Precondition
 from wcache.engine.under_way import OPEN_PLANS_MAX
@@ -79,7 +79,7 @@ def test_a_plan_that_waits_is_in_nobodys_way():
     done(mgr, second)
     assert mgr.changed == {1, 2}
     # what it has just changed is no control yet
-    seen = mgr.inside.looking.as_of_now(first, ClusterSeen((), 1, controls=(1, 2, 3, 4, 5)))
+    seen = mgr.inside.looking.as_of_now(first, ClusterSeen("", (), 1, controls=(1, 2, 3, 4, 5)))
     assert seen.controls == (3, 4, 5)
     (run,) = measured(mgr, scope="host:h3")
     until(mgr, lambda: run.over)
@@ -179,12 +179,12 @@ def test_the_mons_are_asked_for_what_both_plans_touch_at_once():
     sick(mgr)
     mgr.stops.most = 0
     looking = mgr.inside.looking
-    looking.see(mgr.inside.rollouts[second], ((1,),), lambda seen: None)
+    looking.see(mgr.inside.rollouts[second], LookAtCluster("", ((1,),)), lambda seen: None)
     assert ((0, 1),) in mgr.stops.asked
     # what was answered without it says nothing of both
-    taken = looking.as_of_now(second, ClusterSeen((), 1))
+    taken = looking.as_of_now(second, ClusterSeen("", (), 1))
     assert Precondition.OK_TO_STOP in taken.missed
-    both = looking.as_of_now(second, ClusterSeen((), 1, beside=frozenset({0})))
+    both = looking.as_of_now(second, ClusterSeen("", (), 1, beside=frozenset({0})))
     assert Precondition.OK_TO_STOP not in both.missed
     done(mgr, first, second)  # one by one
 

@@ -63,7 +63,7 @@ class GatedMgr(Mgr):
                 if self.silent:
                     missed += (Precondition.PROBES_HEARD,)
                 many = min(self.together, len(action.groups))
-                self.give(events.ClusterSeen(missed, many, self.controls))
+                self.give(events.ClusterSeen(action.token, missed, many, self.controls))
             else:
                 if isinstance(action, (events.GiveTask, events.MeasureLoad)):
                     self.watch = None

@@ -102,7 +102,7 @@ class Mgr:
             elif isinstance(action, events.SaveRun):
                 self.save()
             elif isinstance(action, events.LookAtCluster):
-                self.give(events.ClusterSeen(self.missed))
+                self.give(events.ClusterSeen(action.token, self.missed))
             else:
                 self.notes.append(action)
 

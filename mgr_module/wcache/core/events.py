@@ -179,6 +179,7 @@ class ClusterSeen:
     of what else goes on, of which the mons were asked together with each of the groups.
     """
 
+    token: str
     missed: Tuple[Precondition, ...]
     together: Optional[int] = None
     controls: Tuple[int, ...] = ()
@@ -279,6 +280,7 @@ class LookAtCluster:
     `groups` are the OSDs of each change that may be made together.
     """
 
+    token: str
     groups: Tuple[Tuple[int, ...], ...] = ()
 
 

@@ -237,7 +237,7 @@ class Executor(Shared):
             self.save(owner)
         elif isinstance(action, events.LookAtCluster):
             self.looking.see(
-                self.rollouts[owner], action.groups, lambda seen: self.post_event(owner, seen)
+                self.rollouts[owner], action, lambda seen: self.post_event(owner, seen)
             )
         elif isinstance(action, (events.WatchBlocks, events.WatchOsds)):
             self.watching.start(owner, action)

@@ -214,7 +214,7 @@ class Asking(RolloutBase):
     def _check(self) -> List[events.Action]:
         """Look whether the preconditions of the next change hold."""
         self.phase = Phase.CHECKING
-        return [events.LookAtCluster(self.groups_next)]
+        return [events.LookAtCluster(self._new_token(), self.groups_next)]
 
     def _look(self) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""
@@ -301,7 +301,7 @@ class Asking(RolloutBase):
         """To make it last is a change of its own: what was true of the step may have fallen."""
         self.phase = Phase.LASTING_CHECK
         judged_on = self._one.judging_osds
-        return [events.LookAtCluster((judged_on,) if judged_on else ())]
+        return [events.LookAtCluster(self._new_token(), (judged_on,) if judged_on else ())]
 
     def _left_as_made(self, why: str) -> List[events.Action]:
         """The plan is done again: what lasts lasts, the rest is changed for now.

@@ -58,16 +58,15 @@ class RolloutMachine(Gating):
             return self._stop(event.reason)
         if self.paused:
             return []
-        if isinstance(event, events.ClusterSeen):
-            return SEEN[self.phase](self, event) if self.phase in SEEN else []
         if isinstance(event, events.AgentSilent):
             return self._silent(event)
-        answers = (events.Answered, events.BlockSeen, events.BlocksEnded)
-        heard = isinstance(event, answers) and event.token == self._token
-        if not heard or self.phase not in ANSWERED:
+        answers = (events.ClusterSeen, events.Answered, events.BlockSeen, events.BlocksEnded)
+        if not isinstance(event, answers) or event.token != self._token:
             return []
+        if isinstance(event, events.ClusterSeen):
+            return SEEN[self.phase](self, event) if self.phase in SEEN else []
         answer = event.answer if isinstance(event, events.Answered) else event
-        return ANSWERED[self.phase](self, answer)
+        return ANSWERED[self.phase](self, answer) if self.phase in ANSWERED else []
 
     def _begin(self) -> List[events.Action]:
         status = self.rollout.status

@@ -168,15 +168,14 @@ class Looking:
         return found
 
     def see(
-        self, machine: RolloutMachine, groups: Groups,
+        self, machine: RolloutMachine, look: events.LookAtCluster,
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
-        """Look for a step of these groups: `done` is called once, now or from another thread."""
+        """Look for a step of its groups: `done` is called once, now or from another thread."""
         cluster = self._shared.view.cluster()
         machine = machine.looking_ahead(cluster)
         coming, later = machine.coming, machine.rollout.later
-        if not machine.rollout.step.last:
-            groups = machine.groups_next
+        groups = look.groups if machine.rollout.step.last else machine.groups_next
         common = self._in_the_way(machine, cluster)
         missed = self._missed(machine, cluster, common)
         shared = (f"in common: {common}",) if common else ()
@@ -185,7 +184,9 @@ class Looking:
         if not groups:
             fallen, why = self._fallen(machine, coming, self._verdicts)
             seen = (*missed, *fallen)
-            done(events.ClusterSeen(seen, detail=detail, moved=moved or why, later=later))
+            done(events.ClusterSeen(
+                look.token, seen, detail=detail, moved=moved or why, later=later
+            ))
             return
         # benches are compared with the same OSD's own, before the change
         by_load = machine.rollout.gate.by_load and machine.wants_controls
@@ -204,7 +205,9 @@ class Looking:
             # here, where nobody waits for the engine's lock
             fallen, why = self._fallen(machine, coming, self._verdicts_later)
             seen, said = (*missed, *more, *fallen), moved or why
-            done(events.ClusterSeen(seen, together, controls, detail, said, later, beside))
+            done(events.ClusterSeen(
+                look.token, seen, together, controls, detail, said, later, beside
+            ))
 
         self._stops.ask(asked, answered)
 

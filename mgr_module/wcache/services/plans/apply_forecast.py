@@ -14,6 +14,7 @@ from ...core.change.rollout_state import Rollout, RolloutStatus, not_lasting
 from ...core.change.stepping import gated, steps_left, time_left
 from ...core.change.waves import later_words, put_off
 from ...core.errors import NotReadyError
+from ...core.events import LookAtCluster
 from ...core.record import Precondition
 from ...core.text import typed
 from ...engine.engine import Engine
@@ -119,7 +120,8 @@ def _seen_by_mons(engine: Engine, plan_id: str) -> Tuple[Precondition, ...]:
     with engine.orders() as orders:
         machine = orders.rollouts[plan_id]
         orders.looking.see(
-            machine, machine.groups_next, lambda seen: answers.put(seen.missed)
+            machine, LookAtCluster("", machine.groups_next),
+            lambda seen: answers.put(seen.missed),
         )
     try:
         return answers.get(timeout=WAIT_S)

@@ -231,7 +231,7 @@ def test_beside_a_trial_a_plan_and_a_campaign_go_on_and_its_osds_are_left_alone(
     mgr.step(1.0)
     assert not run.under_way
     assert f"waiting: memory trial t1 has osd.{min(tried)} for itself" in run.state.reason
-    seen = ClusterSeen((), 1, controls=(*sorted(tried), 90, 91, 92))
+    seen = ClusterSeen("", (), 1, controls=(*sorted(tried), 90, 91, 92))
     assert mgr.inside.looking.as_of_now(others, seen).controls == (90, 91, 92)
     assert shown(mgr)["status"] == "running"
 
