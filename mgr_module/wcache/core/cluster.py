@@ -16,6 +16,7 @@ from typing import (
     Mapping,
     Optional,
     Protocol,
+    Set,
     Tuple,
     TypeVar,
 )
@@ -177,6 +178,11 @@ class ClusterState:
     def osd_of(self, item: MayBeSimulated, osd_id: int) -> Optional[OsdInfo]:
         """An OSD of drives; None where it is not known, or a simulated host made it up."""
         return None if item.simulated else self.osds.get(osd_id)
+
+    def classes_of(self, item: MayBeSimulated, osd_ids: Iterable[int]) -> Set[str]:
+        """The device classes of OSDs of drives, as far as they are known."""
+        found = (self.osd_of(item, osd_id) for osd_id in osd_ids)
+        return {osd.device_class for osd in found if osd is not None}
 
     def not_up(self, item: MayBeSimulated, osd_ids: Iterable[int]) -> str:
         """Which OSD is not up and so cannot be measured; '' where none, as of made-up ones."""

@@ -169,7 +169,7 @@ def look(
         if any(item.code is FindingCode.CARRYOVER for item in result.findings)
     }
     drives = tuple(
-        _drive(world, report, domain, disputed, shaky)
+        _drive(world, report, domain, disputed, shaky, state)
         for report in reports if older or report.hostname in world.reported_at_s
         for domain in domains.of(report, throwaway=world.options.throwaway_cluster)
     )
@@ -249,7 +249,7 @@ def taken_back(world: World) -> Dict[ModelKey, Tuple[str, float]]:
 
 def _drive(
     world: World, report: HostReport, domain: DomainSeen, disputed: FrozenSet[Key],
-    shaky: Set[Tuple[str, str]],
+    shaky: Set[Tuple[str, str]], state: AutoState,
 ) -> DriveSeen:
     osd_ids, cluster, first = domain.osd_ids, world.cluster, domain.first
     known = next(filter(None, (cluster.osd_of(report, osd_id) for osd_id in osd_ids)), None)
@@ -258,6 +258,9 @@ def _drive(
         refusal = refusal or "its prior state is not restored yet or in dispute"
     if domain.faulty:
         refusal = refusal or "it has a finding of severity error"
+    classes = sorted(cluster.classes_of(report, osd_ids))
+    if len({mode_of(state.modes, name) for name in classes}) > 1:
+        refusal = refusal or f"its OSDs are of classes {' and '.join(classes)}, whose modes differ"
     return DriveSeen(
         domain.key, domain.token(cluster),
         known.device_class if known is not None else _class_of(world, first),

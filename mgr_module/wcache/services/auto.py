@@ -29,7 +29,6 @@ from ..core.automation.state import (
     mode_of,
 )
 from ..core.change.preconditions import TOLD_AFTER_S
-from ..core.change.rollout_state import Rollout
 from ..core.errors import ConflictError, MalformedError, RefusedError, WcacheError
 from ..core.history import ADMIN, AUTO
 from ..core.model import Finding, FindingCode, Severity
@@ -368,7 +367,7 @@ class AutoService:
                 )})
             try:
                 require_apart(kept, kept.rollouts[plan_id].rollout)
-                self._require_allowed(kept.rollouts[plan_id].rollout)
+                self._require_allowed(kept, plan_id)
                 self._keep(begun(before, wish, plan_id, 0.0, 0, changes), orders)
                 self._plans.applied(
                     orders.look(now), orders, plan_id, persist=persist, by=AUTO, said=said
@@ -387,9 +386,11 @@ class AutoService:
                 orders.note(AUTO, plan_id, without)
         return ""
 
-    def _require_allowed(self, rollout: Rollout) -> None:
+    def _require_allowed(self, world: World, plan_id: str) -> None:
         """Change no class that is off: a wish is older than the plan, which may have more."""
-        for name in sorted({change.device_class for change in rollout.changes}):
+        changes = world.rollouts[plan_id].rollout.changes
+        of_osds = (world.cluster.classes_of(change, change.treated) for change in changes)
+        for name in sorted({change.device_class for change in changes}.union(*of_osds)):
             if name and mode_of(self.state.modes, name) is not Mode.APPLY:
                 raise ConflictError(
                     f"class {name} is {mode_of(self.state.modes, name).value} under `auto`, and "

@@ -310,7 +310,7 @@ def test_what_an_admin_took_back_is_not_applied_before_his_next_word(again):
 
 @pytest.mark.slow
 def test_what_a_refusal_advises_is_told_beside_when_it_is_asked_again(monkeypatch):
-    def refuse(rollout):
+    def refuse(world, plan_id):
         raise ConflictError("trial t1 is under way", "wait for it")
 
     mgr = standing("recommend")

@@ -118,12 +118,7 @@ def at_home(
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
     if not report.real:
         return {""}
-    found: Set[str] = set()
-    for use in drive.uses:
-        osd = cluster.osds.get(use.osd_id)
-        if osd is not None:
-            found.add(osd.device_class)
-    return found
+    return cluster.classes_of(report, (use.osd_id for use in drive.uses))
 
 
 def _switchable(drive: DriveReport, throwaway: bool) -> bool:

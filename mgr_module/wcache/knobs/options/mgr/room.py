@@ -95,10 +95,10 @@ make = OptionsPlanner
 def _by_host(wanted: Wanted, world: World) -> Iterator[Wish]:
     classes: Dict[str, Set[str]] = {}
     for change in wanted.changes:
-        osds = [world.cluster.osds[osd_id] for osd_id in change.treated]
-        hosts = {change.hostname} if change.hostname else {osd.hostname for osd in osds}
-        for host in hosts:
-            classes.setdefault(host, set()).add(change.device_class)
+        osds, mine = change.treated, {change.device_class}
+        mine |= world.cluster.classes_of(change, osds)
+        for host in {change.hostname or world.cluster.osds[osd_id].hostname for osd_id in osds}:
+            classes.setdefault(host, set()).update(mine)
     for host, found in sorted(classes.items()):
         yield Wish.of_host(
             OPTIONS_KNOB.name, host, tuple(sorted(found)), f"set options of host {host}",
