@@ -211,8 +211,8 @@ def test_what_a_plan_took_back_or_what_others_set_again_and_again_is_left_to_an_
 def test_a_stored_value_that_somebody_has_changed_since_is_a_finding():
     plan = plan_of(*(replace(c, status=ChangeStatus.APPLIED) for c in planned().changes))
     stored = [Entry(f"osd.{index}", DEFERRED, "0") for index in range(3)]
-    assert drifted([plan], {}, Config(stored), frozenset()) == []
-    (found,) = drifted([plan], {}, Config(stored[1:]), frozenset())
+    assert drifted([plan], {}, Config(stored), frozenset(), make.cluster(())) == []
+    (found,) = drifted([plan], {}, Config(stored[1:]), frozenset(), make.cluster(()))
     assert (found.subject, found.detail) == (
         "osd.0", f"plan p1 set {DEFERRED} 0, and it is not set there")
-    assert drifted([plan], {}, None, frozenset()) == []  # not read yet
+    assert drifted([plan], {}, None, frozenset(), make.cluster(())) == []  # not read yet

@@ -15,7 +15,7 @@ from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
 from ...core.config_database import Config, ConfigEdit, OsdValue, same
 from ...core.host_report import DriveKind, HostReport
-from ...core.model import Cure, Finding, FindingCode, Role, Severity
+from ...core.model import Finding, FindingCode, Role, Severity
 from ...core.options.entries import OPTIONS
 from ...core.options.option import Follow, Option
 from ...core.setting.config_setting import ConfigSetting, sample
@@ -29,16 +29,17 @@ from ...core.verdict.option_choice import (
     by_kind,
     choose,
 )
-from ...core.verdict.recommend import recommended_for
 from ..knob import CHANGES_MAX, Asked, Knob, Wanted
 
 ADVICE = (
     (
         FindingCode.OPTION_DRIFT,
-        "option{s} {does|do} not have the value that was applied",
+        "option{s} {does|do} not have the value that was applied, or {has|have} it on another "
+        "kind of drive",
         "somebody has set another one, or the host was rebooted: of drives' options bcache's mode "
         "alone survives that. Set it again with `ceph wcache plan --knob=options` and `apply`, or "
-        "go back with `ceph wcache rollback` and the plan that is named",
+        "go back with `ceph wcache rollback` and the plan that is named. Where the line says what "
+        "to do, do that instead",
     ),
 )
 # What was measured of one option holds while the others stay, so they have a plan of their own.
@@ -47,16 +48,17 @@ OPTIONS_KNOB = Knob(
     assigns=True,
 )
 Key = Tuple[str, str]
+STRAYED = "is on another kind of drive now, of which the plan's verdicts say nothing"
 
 
 def drifted(
     plans: Iterable[Rollout], reports: Mapping[str, HostReport], config: Optional[Config],
-    moving: AbstractSet[Key],
+    moving: AbstractSet[Key], cluster: ClusterState,
 ) -> List[Finding]:
     """A finding for each drive or OSD that does not have what the newest plan of it gave it.
 
     `reports` and `config` are those that tell of what is there now.  `moving` are cache domains
-    that are held or changed now, by host.
+    that are held or changed now, by host.  So is a value on another kind of drive than it is for.
     """
     found = []
     drives, stored = _stands(plans)
@@ -71,23 +73,27 @@ def drifted(
                 found.append(_of_drive(plan_id, setting, drive.dev_name, unlike))
     if config is None:
         return found
-    for plan_id, edit in stored.values():
+    kinds = kinds_now(reports.values(), cluster) if stored else {}
+    for plan_id, change, edit in stored.values():
         entry = config.at(*edit.key)
         now = None if entry is None else entry.value
-        if not same(now, edit.value):
-            found.append(_finding(
-                edit.who, f"plan {plan_id} set {edit.name} {edit.value}, and it is "
-                          f"{now or 'not set'} there",
-            ))
+        elsewhere = strayed(change, edit, kinds)
+        if same(now, edit.value) is elsewhere:
+            remove = typed("ceph config rm {} {}", *edit.key)
+            said = f"plan {plan_id} set {edit.name} {edit.value}, and " + (
+                f"{edit.who} {STRAYED}. Remove it with {remove}; another plan may set what is "
+                "better there" if elsewhere else f"it is {now or 'not set'} there"
+            )
+            found.append(_finding(edit.who, said))
     return found
 
 
 def _stands(
     plans: Iterable[Rollout],
-) -> Tuple[Dict[Key, Tuple[str, OptionSetting]], Dict[Key, Tuple[str, ConfigEdit]]]:
+) -> Tuple[Dict[Key, Tuple[str, OptionSetting]], Dict[Key, Tuple[str, Change, ConfigEdit]]]:
     """What is applied, by the newest plan of each option of a drive and of each stored value."""
     drives: Dict[Key, Tuple[str, OptionSetting]] = {}
-    stored: Dict[Key, Tuple[str, ConfigEdit]] = {}
+    stored: Dict[Key, Tuple[str, Change, ConfigEdit]] = {}
     for plan in sorted(plans, key=lambda plan: plan.created_at_s):
         for change in plan.changes:
             setting = change.setting
@@ -96,8 +102,24 @@ def _stands(
             if isinstance(setting, OptionSetting):
                 key = (change.hostname, f"{change.domain_id} {setting.option}")
                 drives[key] = (plan.plan_id, setting)
-            stored.update((edit.key, (plan.plan_id, edit)) for edit in change.edits)
+            stored.update((edit.key, (plan.plan_id, change, edit)) for edit in change.edits)
     return drives, stored
+
+
+def strayed(change: Change, edit: ConfigEdit, kinds: Mapping[str, DriveKind]) -> bool:
+    """Whether an OSD is on a drive of which no verdict spoke for its value, by `kinds_now`."""
+    spoken = {(ground.kind, ground.value) for ground in change.grounds}
+    return edit.who in kinds and bool(spoken) and (kinds[edit.who], edit.value) not in spoken
+
+
+def kinds_now(reports: Iterable[HostReport], cluster: ClusterState) -> Dict[str, DriveKind]:
+    """The kind of the drive that has an OSD's data, by the OSD's section."""
+    return {
+        f"osd.{osd.osd_id}": report.kind_of(drive.drive_model, osd.device_class)
+        for report in reports for drive in report.drives for use in drive.uses
+        for osd in [cluster.osd_of(report, use.osd_id)]
+        if osd is not None and use.role is Role.BLOCK
+    }
 
 
 def _of_drive(plan_id: str, setting: OptionSetting, dev_name: str, unlike: str) -> Finding:
@@ -111,12 +133,11 @@ def _of_drive(plan_id: str, setting: OptionSetting, dev_name: str, unlike: str) 
     return _finding(
         where, f"{detail}. A reboot does not do that: another program or an admin has. Plan it "
         f"again with {again}, or go back with {typed('ceph wcache rollback {}', plan_id)}",
-        Cure.IN_DETAIL,
     )
 
 
-def _finding(where: str, detail: str, cure: Cure = Cure.GENERAL) -> Finding:
-    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail, cure)
+def _finding(where: str, detail: str) -> Finding:
+    return Finding(FindingCode.OPTION_DRIFT, Severity.WARNING, where, detail)
 
 
 # So often the same value is set by plans; where it is gone again, something else wants another.
@@ -257,14 +278,8 @@ def _told(
 ) -> Dict[int, Told]:
     """What is known of the kind of the drive that has an OSD's data, by OSD."""
     kinds = by_kind(verdicts, on_host=False)
-    found: Dict[int, Told] = {}
-    for report in reports if kinds else ():
-        for drive in report.drives if report.real else ():
-            known = recommended_for(drive, report, cluster, kinds)
-            for use in drive.uses if known is not None else ():
-                if use.role is Role.BLOCK and use.osd_id in cluster.osds and known is not None:
-                    found[use.osd_id] = known
-    return found
+    mine = kinds_now(reports, cluster) if kinds else {}
+    return {int(who[len("osd."):]): kinds[kind] for who, kind in mine.items() if kind in kinds}
 
 
 def _without(asked: Asked, reports: Iterable[HostReport]) -> Dict[int, str]:

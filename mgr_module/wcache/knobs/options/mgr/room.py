@@ -9,6 +9,8 @@ from typing import Dict, Iterator, Sequence, Set, Tuple
 from ....ceph.command import value_text
 from ....commands.views import Command
 from ....core.automation.deciding import Wish
+from ....core.change.change import ChangeStatus
+from ....core.change.rollout_state import Rollout
 from ....core.errors import NotReadyError
 from ....core.model import Finding
 from ....engine.world import World
@@ -16,7 +18,7 @@ from ....services.guards import disputed_domains, require_config, unseen
 from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import osds, plan
-from ..osds import OPTIONS_KNOB, Refusals, drifted
+from ..osds import OPTIONS_KNOB, STRAYED, Refusals, drifted, kinds_now, strayed
 
 # What `auto` may change is worked out as often: it goes through all drives.
 WISHES_EVERY_S = 60.0
@@ -33,6 +35,7 @@ class OptionsPlanner(Planner):
         self._read_soon = parts.engine.config.read_soon
         self._wishes: Tuple[Wish, ...] = ()
         self._due_s = 0.0
+        parts.engine.objections[OPTIONS_KNOB.name] = self.objection
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         of_drives = replace(asked, without={**disputed_domains(world), **asked.without})
@@ -62,6 +65,15 @@ class OptionsPlanner(Planner):
             drives_in_place=wanted.drives_in_place,
         )
 
+    def objection(self, rollout: Rollout, back: bool, world: World) -> str:
+        """Name an OSD that was planned for another kind of drive than it is on."""
+        left = [
+            (change, edit) for change in rollout.changes if change.grounds and not back
+            and change.status is ChangeStatus.PLANNED for edit in change.edits
+        ]
+        kinds = kinds_now(world.believed_reports, world.cluster) if left else {}
+        return next((f"{one[1].who} {STRAYED}" for one in left if strayed(*one, kinds)), "")
+
     def tick(self, world: World) -> None:
         """Look now and then which hosts have values that `auto` would change."""
         if world.now_s < self._due_s:
@@ -80,12 +92,13 @@ class OptionsPlanner(Planner):
         if not plans:
             return ()
         fresh = {
-            name: report for name, report in world.reports.items() if name in world.reported_at_s
+            report.hostname: report for report in world.believed_reports
+            if report.hostname in world.reported_at_s
         }
         return drifted(
             plans, fresh,
             world.config if world.config_read_at_s is not None else None,
-            world.leased | world.changing,
+            world.leased | world.changing, world.cluster,
         )
 
 
