@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Collection, Dict, List, Optional, Sequence, Tuple
@@ -18,8 +17,10 @@ from .trial_result import gains
 GAIN_MIN = 0.10
 # What is less is no load at all: seconds of waiting in a second, of one OSD.
 WAIT_MIN = 1e-3
-# Hosts are alike where what they have for OSDs differs by less.
-UNALIKE = 1.1
+# Hosts whose RAM differs by less are alike,
+ALIKE_BYTES = 4 * 2**30
+# unless one says that it has less than this part of what the others have for OSDs.
+ALIKE_MIN = 0.9
 MEASURED, RULE = "measured", "rule"
 UNHEARD = "no probe has reported how much memory it has; see `ceph wcache agent ls`"
 
@@ -75,7 +76,7 @@ def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
         else:
             groups[_likeness(host)].append(host)
     for hosts in groups.values():
-        found.append(_of_group(facts, hosts))
+        found += [_of_group(facts, part) for part in _parts(hosts)]
     return tuple(sorted(found, key=lambda group: group.hosts))
 
 
@@ -143,6 +144,14 @@ def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
     ))
 
 
+def _parts(hosts: Sequence[HostFacts]) -> List[List[HostFacts]]:
+    """Those with the usual room, and each with less by itself: it takes none from the others."""
+    room = {host.name: host.room.osds_bytes if host.room else 0 for host in hosts}
+    least = ALIKE_MIN * sorted(room.values())[len(room) // 2]
+    usual = [host for host in hosts if room[host.name] >= least]
+    return [usual, *([host] for host in hosts if room[host.name] < least)]
+
+
 def _likeness(host: HostFacts) -> Tuple[object, ...]:
     """Hosts for which it is equal can have one division: it fits into the least of them."""
     room = host.room
@@ -151,7 +160,7 @@ def _likeness(host: HostFacts) -> Tuple[object, ...]:
     mine = [item for item in host.without_own_keys if item.reading]
     have = tuple(sorted({(item.osd.device_class, item.target_bytes) for item in mine}))
     own = sum(item.target_bytes for item in host.own_keys)
-    size = round(math.log(max(1, room.osds_bytes), UNALIKE)) if room else 0
+    size = round(room.total_bytes / ALIKE_BYTES) if room else 0
     return size, host.ceiling_bytes, host.daemons, tuple(sorted(counts.items())), have, own
 
 

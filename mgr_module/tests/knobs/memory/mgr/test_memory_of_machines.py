@@ -301,6 +301,15 @@ def test_what_one_host_says_of_its_memory_takes_none_from_others(said_of_h2):
     assert who_is_set(mgr) == {"osd/host:h2/class:hdd"}
 
 
+def test_hosts_whose_memory_differs_by_little_have_one_section():
+    gib = 9.0, 9.4, 8.7
+    mgr = a_mgr(hosts=len(gib), classes=("hdd",), each=2, memory_floor=GIB)
+    for number, size in enumerate(gib):
+        has_now(mgr, HostMemory(int(size * GIB)), f"h{number}")
+    watch(mgr)
+    assert who_is_set(mgr) == {"osd/class:hdd"}
+
+
 @pytest.mark.parametrize("crush_host_of", [lambda osd: osd.hostname, by_kind])
 def test_a_plan_of_one_machine_sets_all_of_it_and_nothing_of_others(crush_host_of):
     mgr = placed(crush_host_of)
