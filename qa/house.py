@@ -40,7 +40,7 @@ OLDER = re.compile(r"older (version|plan|module)|next release|stored_v1", re.IGN
 # Of each row that has them: the aim, and what it is held to.
 LIMITS = {
     "files of the module": (215, 255),
-    "lines of the module": (35_500, 52_850),
+    "lines of the module": (35_500, 52_860),
     "code lines of the module": (22_800, 34_490),
     "lines of the probe": (15_500, 16_340),
     "lines of tests": (42_000, 62_240),

@@ -137,13 +137,6 @@ def why_not(host: HostFacts) -> str:
     return ""
 
 
-def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
-    """The facts as they are once cephadm's autotuner leaves these hosts alone."""
-    return replace(facts, hosts=tuple(
-        replace(host, autotuned=False) if host.name in hosts else host for host in facts.hosts
-    ))
-
-
 def _parts(hosts: Sequence[HostFacts]) -> List[List[HostFacts]]:
     """Those with the usual room, and each with less by itself: it takes none from the others."""
     room = {host.name: host.room.osds_bytes if host.room else 0 for host in hosts}
@@ -384,7 +377,7 @@ def cephadm_settings(hosts: Sequence[HostFacts]) -> List[str]:
 
 def rook_patch(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
     """The resources of the CephCluster: a request becomes the target of its OSDs."""
-    free = replace(take_over(facts, [host.name for host in hosts]), hosts=tuple(
+    free = replace(facts.taken_over([host.name for host in hosts]), hosts=tuple(
         replace(host, osds=tuple(
             replace(item, reading=replace(item.reading, source="mon") if item.reading else None)
             for item in host.osds

@@ -6,10 +6,10 @@ A promise is stored when the plan is made, and watched once the plan is done.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import ClassVar, Dict, Mapping, Optional, Tuple
+from typing import ClassVar, Collection, Dict, Mapping, Optional, Tuple
 
 from ...core.cluster import OsdInfo
 from ...core.config_database import LABELS_OF, Config, Mask, mask_of
@@ -249,6 +249,12 @@ class Facts:
             (item.osd.rotational, item.rates) for host in self.hosts for item in host.osds
             if item.rates is not None
         )
+
+    def taken_over(self, names: Collection[str]) -> Facts:
+        """The facts as they are once cephadm's autotuner leaves these hosts alone."""
+        return replace(self, hosts=tuple(
+            replace(host, autotuned=False) if host.name in names else host for host in self.hosts
+        ))
 
     def by_id(self) -> Dict[int, Tuple[HostFacts, OsdFacts]]:
         """Every OSD with its host."""

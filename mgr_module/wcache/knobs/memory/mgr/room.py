@@ -25,7 +25,7 @@ from ....services.guards import require_all_drives, require_config, require_scop
 from ....services.plans.plan_guards import OwnTrial, plan_order
 from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
-from ..advice import GroupAdvice, advise, instead, of_one_host, take_over
+from ..advice import GroupAdvice, advise, instead, of_one_host
 from ..curve import ratio
 from ..facts import Facts, HostFacts, OsdFacts, Promise, Want
 from ..plan import back_edits, hosts_of, make_changes, overfull
@@ -80,7 +80,7 @@ class MemoryPlanner(Planner):
                 raise NotFoundError(
                     f"no OSD is on a host {name[:60]!r}", "see `ceph wcache memory status`"
                 )
-        facts = take_over(facts, asked.take_over)
+        facts = facts.taken_over(asked.take_over)
         groups = advise(facts)
         wanted = make_changes(asked, groups, facts, asked.take_over)
         return replace(
