@@ -228,7 +228,7 @@ def needing_the_rule(
     lines = preparation.look().lines
     found: Dict[str, str] = {}
     for name, wwid in host.disks():
-        if not lines_naming(wwid, lines):
+        if not any(lines_naming(one, lines) for one in host.names(name, wwid)):
             continue
         try:
             drives = host.appeared(name, wwid)
@@ -255,18 +255,23 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
     need = needing_the_rule(preparation, host)
     lines = preparation.look().lines
     absent = _absent(lines, host)
+    named_now = {name for line in chosen.lines for name in name_in(line).split("|")}
     kept, why = [], []
     for line in sorted(filter(pins_one, lines.difference(chosen.lines))):
         reasons = [need[wwid] for wwid in need if lines_naming(wwid, (line,))]
-        if reasons or line in absent:
+        if line in absent:
+            reasons.append("its drive is not on this host now")
+        elif "|" in name_in(line) and not named_now.isdisjoint(name_in(line).split("|")):
+            reasons.append("an older kernel gives its drive the other name")
+        if reasons:
             kept.append(line)
-            why.append(reasons[0] if reasons else "its drive is not on this host now")
+            why.append(reasons[0])
     return replace(chosen, kept=tuple(kept), why_kept=tuple(why))
 
 
 def _absent(lines: FrozenSet[str], host: LinuxDriveHost) -> FrozenSet[str]:
-    """The lines of a boot rule that pin no drive that is here."""
-    here = (lines_naming(wwid, lines) for _, wwid in host.disks())
+    """The lines of a boot rule that pin no drive that is here, whatever its name is now."""
+    here = (lines_naming(name, lines) for disk in host.disks() for name in host.names(*disk))
     return frozenset(filter(pins_one, lines)).difference(*here)
 
 

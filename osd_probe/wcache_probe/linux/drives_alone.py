@@ -23,7 +23,7 @@ from .block import sysfs
 from .block.host_files import HostFiles, printable, read_text
 from .block.options import bcaches_on
 from .block.sysfs import BlockDevice, layer_of, paths_down, queues_on, standing_on
-from .persistence.udev_rule import RuleFolder
+from .persistence.udev_rule import RuleFolder, names_of
 from .survey import WWID_CHARS_MAX, no_flush, report_of, unflushed, with_rule
 from .transports.base import DriveIdentity, namesake_id, safe_id
 from .transports.classify import Switches
@@ -107,6 +107,15 @@ class DrivesAlone:
             raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
         switch = self.switches.of(disks[0])
         return tuple(self._read(one)[0] for one in switch.siblings(disks[0]))
+
+    def names(self, dev_name: str, wwid: str) -> Tuple[str, ...]:
+        """The names that kernels give a disk; one with a T10 name is asked for its WWN."""
+        wwn = ""
+        if wwid.startswith("t10."):
+            with suppress(WcacheError):
+                found = self.appeared(dev_name, wwid)
+                wwn = next((drive.wwn for drive in found if drive.dev_name == dev_name), "")
+        return names_of(wwid, wwn)
 
     def members_on(self, drive: BlockDevice) -> Tuple[DriveReport, ...]:
         """All drives that a bcache device above a drive stands on, itself among them, read.

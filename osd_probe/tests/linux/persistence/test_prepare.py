@@ -24,7 +24,7 @@ from prepare_bench import (
 )
 from wcache.core.drive.journal import encode
 from wcache.core.errors import ConflictError, RefusedError, StorageError
-from wcache.core.model import DeviceCache, FindingCode, Severity, Transport
+from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache_probe.commands.prepare import keep_lines, unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.images import files_in
@@ -120,9 +120,19 @@ def test_the_kernel_of_before_pins_a_drive_that_has_its_other_name_now(fake_host
     drive = turned_off(host)
     before = chosen(host).lines
     fake_host.write("sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid", f"{drive.wwn}\n")
-    found = keep_lines(preparation(fake_host), host, chosen(host))
-    assert (found.lines, found.kept) == ((line_of(drive.wwn),), before)
-    assert not host.look()[0].toggle_refusal
+    for _ in range(2):
+        found = keep_lines(preparation(fake_host), host, chosen(host))
+        assert (found.lines, found.kept) == ((line_of(drive.wwn),), before)
+        assert not host.look()[0].toggle_refusal
+        host.set_cache(drive, CacheMode.WRITE_BACK)
+
+
+def test_a_drive_that_may_not_be_pinned_is_not_named_as_its_entry_does(fake_host, monkeypatch):
+    host = host_of(fake_host, wwids=(BLANKS,))
+    (before,) = host.look()
+    now = replace(before, wwid=before.wwn)
+    monkeypatch.setattr("wcache_probe.linux.persistence.prepare.may_be_pinned", lambda drive: False)
+    assert choose((now,), (now,), (entry_of((before,)),), [("sda", now.wwid)]).lines == ()
 
 
 def test_a_drive_that_something_else_uses_too_is_not_named(fake_host):

@@ -8,6 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from model_drives import ModelScsi
 from prepare_bench import (
+    BLANKS,
     WHERE,
     WWID,
     Bank,
@@ -57,6 +58,19 @@ def test_a_drive_that_is_not_here_now_keeps_the_rule_until_an_admin_says_that_it
     assert has_rule(fake_host)
     assert unprepared(fake_host, host, gone=True) == 0
     assert not has_rule(fake_host)
+
+
+def test_under_an_older_kernel_a_drive_that_is_off_is_here_and_keeps_the_rule(fake_host):
+    wwid = "sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid"
+    host = host_of(fake_host, wwids=(BLANKS,))
+    fake_host.write(wwid, f"{host.look()[0].wwn}\n")
+    prepare(fake_host, host)
+    turned_off(host)
+    fake_host.write(wwid, f"{BLANKS}\n")
+    for gone in (False, True):
+        with pytest.raises(ConflictError, match="the cache of sda is off now"):
+            unprepared(fake_host, host, gone=gone)
+    assert has_rule(fake_host)
 
 
 def test_a_rule_that_turns_a_cache_off_at_each_boot_keeps_the_boot_rule(fake_host):
@@ -156,10 +170,8 @@ class Hidden:
     """A host whose disks' drives are seen as these, or not at all."""
 
     def __init__(self, host, error=None, drives=()):
-        self._host, self._error, self._drives = host, error, drives
-
-    def disks(self):
-        return self._host.disks()
+        self._error, self._drives = error, drives
+        self.disks, self.names = host.disks, host.names
 
     def appeared(self, dev_name, wwid):
         if self._error:

@@ -18,6 +18,7 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
     Union,
 )
@@ -85,7 +86,7 @@ def choose(
     shared = {drive.domain_id for drive in drives if drive.foreign_uses}
     wanted: List[str] = []
     pinned: List[DriveReport] = []
-    unpinned = set()
+    unpinned: Set[str] = set()
     left_out, off = [], []
 
     def want(drive: Union[DriveReport, PriorDrive]) -> bool:
@@ -111,7 +112,7 @@ def choose(
             continue
         if not may_be_pinned(drive):
             left_out.append(f"{drive.dev_name}: {drive.toggle_refusal}")
-            unpinned.add(drive.wwid)
+            unpinned |= {drive.wwid, drive.wwn}
             continue
         if drive.domain_id in shared and drive.drive_id not in held:
             who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
@@ -125,8 +126,9 @@ def choose(
     # a drive that is not here now and comes back is still off
     for entry in entries:
         for prior in () if entry.of_options else entry.drives:
-            known = prior.wwid in {"", *unpinned} or lines_naming(prior.wwid, wanted)
-            if not known and boots_with_rule(prior.transport):
+            named = bool(lines_naming(prior.wwid, wanted)) or not prior.wwid
+            unknown = not named and unpinned.isdisjoint(names_of(prior.wwid, prior.wwn))
+            if unknown and boots_with_rule(prior.transport):
                 want(prior)
     return Chosen(
         tuple(sorted(set(wanted))), tuple(dict.fromkeys(left_out)), unpinned=tuple(off),
