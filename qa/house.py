@@ -40,10 +40,10 @@ OLDER = re.compile(r"older (version|plan|module)|next release|stored_v1", re.IGN
 # Of each row that has them: the aim, and what it is held to.
 LIMITS = {
     "files of the module": (215, 255),
-    "lines of the module": (35_500, 52_860),
-    "code lines of the module": (22_800, 34_490),
-    "lines of the probe": (15_500, 16_340),
-    "lines of tests": (42_000, 62_240),
+    "lines of the module": (35_500, 52_870),
+    "code lines of the module": (22_800, 34_500),
+    "lines of the probe": (15_500, 16_360),
+    "lines of tests": (42_000, 62_270),
     "lines about older versions": (0, 0),
     "files that ask for simulation": (6, 9),
     "TYPE_CHECKING or import_module": (3, 2),

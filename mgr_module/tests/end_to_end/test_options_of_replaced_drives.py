@@ -1,5 +1,7 @@
 """A value of an OSD is for the kind of drive that was measured: no other drive keeps it unsaid."""
 
+from dataclasses import replace
+
 import pytest
 from compared_world import FAST, HDD, MODEL, SLOW, planned, with_osds
 from mgr_fakes import builders as make
@@ -27,7 +29,7 @@ def test_a_plan_is_refused_once_an_osd_of_it_is_on_another_kind_of_drive():
     plan_id = planned(mgr)["plan_id"]
     replace_drive(mgr, OTHER)
     error = refused(mgr, "apply", plan_id=plan_id)
-    assert "osd.1 is on another kind of drive now" in error
+    assert "osd.1 is on another drive model now" in error
     assert "make a new one with `ceph wcache plan`" in error
 
 
@@ -41,10 +43,10 @@ def test_a_plan_under_way_pauses_before_an_osd_that_is_on_another_kind_of_drive(
     mgr.steps(60, 1.0)
     plan = said(mgr, "plan show", plan_id=plan_id)
     assert (plan["status"], value_of(mgr, 1)) == ("paused", float(SLOW))
-    assert "osd.1 is on another kind of drive now" in plan["reason"]
+    assert "osd.1 is on another drive model now" in plan["reason"]
 
 
-@pytest.mark.parametrize("drive_model", [OTHER, MODEL])
+@pytest.mark.parametrize("drive_model", [OTHER, MODEL, replace(MODEL, firmware="next")])
 def test_a_value_that_stays_on_another_kind_of_drive_is_a_finding_until_it_is_removed(drive_model):
     mgr = with_osds(hosts=2)
     ok(mgr.command("apply", plan_id=planned(mgr)["plan_id"]))
@@ -54,7 +56,7 @@ def test_a_value_that_stays_on_another_kind_of_drive_is_a_finding_until_it_is_re
     found = findings_of(mgr, "WCACHE_OPTION_DRIFT")
     assert [one["subject"] for one in found] == (["osd.1"] if drive_model is OTHER else [])
     if found:
-        assert f"Remove it with `ceph config rm osd.1 {HDD}`" in found[0]["detail"]
+        assert f"remove it with `ceph config rm osd.1 {HDD}`" in found[0]["detail"]
         del mgr.config.kept["osd.1", HDD]
         mgr.steps(3, 400.0)
         assert findings_of(mgr, "WCACHE_OPTION_DRIFT") == []

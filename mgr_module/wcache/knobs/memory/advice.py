@@ -138,11 +138,12 @@ def why_not(host: HostFacts) -> str:
 
 
 def _parts(hosts: Sequence[HostFacts]) -> List[List[HostFacts]]:
-    """Those with the usual room, and each with less by itself: it takes none from the others."""
-    room = {host.name: host.room.osds_bytes if host.room else 0 for host in hosts}
-    least = ALIKE_MIN * sorted(room.values())[len(room) // 2]
-    usual = [host for host in hosts if room[host.name] >= least]
-    return [usual, *([host] for host in hosts if room[host.name] < least)]
+    """Those with what is usual, and each with less by itself: it takes none from the others."""
+    has = [(host.room.osds_bytes if host.room else 0, host.ceiling_bytes) for host in hosts]
+    usual = [sorted(column)[len(hosts) // 2] for column in zip(*has)]
+    less = [any(a < ALIKE_MIN * b for a, b in zip(mine, usual)) for mine in has]
+    alike = [host for host, alone in zip(hosts, less) if not alone]
+    return [*filter(None, [alike]), *([host] for host, alone in zip(hosts, less) if alone)]
 
 
 def _likeness(host: HostFacts) -> Tuple[object, ...]:
@@ -154,7 +155,7 @@ def _likeness(host: HostFacts) -> Tuple[object, ...]:
     have = tuple(sorted({(item.osd.device_class, item.target_bytes) for item in mine}))
     own = sum(item.target_bytes for item in host.own_keys)
     size = round(room.total_bytes / ALIKE_BYTES) if room else 0
-    return size, host.ceiling_bytes, host.daemons, tuple(sorted(counts.items())), have, own
+    return size, host.daemons, tuple(sorted(counts.items())), have, own
 
 
 def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
@@ -183,10 +184,8 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
         shares.append(Share(device_class, count, now, curve or nothing))
     if not shares:
         return GroupAdvice(names, room, (), tuple(left))
-    if measured:
-        classes, fits = _measured(facts, shares, room, hosts[0].ceiling_bytes)
-    else:
-        classes, fits = _by_rule(facts, shares, room, hosts[0].ceiling_bytes)
+    divided = _measured if measured else _by_rule
+    classes, fits = divided(facts, shares, room, min(host.ceiling_bytes for host in hosts))
     if not fits:
         left.append(
             f"{sum(s.osds for s in shares)} OSDs with {amount(facts.limits.least_target_bytes)} "

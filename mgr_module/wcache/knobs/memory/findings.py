@@ -9,7 +9,7 @@ from ...core.model import Finding, FindingCode, Severity
 from ...core.text import amount, named
 from .advice import why_not
 from .facts import FIXED_AT_START, Facts, HostFacts, Outcome, Promise, Source
-from .reading import TARGET
+from .reading import STEP_SHARE, TARGET
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
@@ -123,13 +123,16 @@ def outdated(
 
 def _is_too_small(host: HostFacts, promises: Sequence[Promise]) -> bool:
     """Whether a host was promised nothing, and gives too much by what a plan set for a class."""
+    if host.room is None or any(item.host == host.name for item in promises):
+        return False
     whole = {(f"osd/class:{item.device_class}", item.target_bytes) for item in promises}
     entries = [host.config.of_osd(item.osd, TARGET) for item in host.osds]
-    given = [item.target_by(host.config) for item in host.osds]
+    given = sum(item.target_by(host.config) for item in host.osds)
+    shared = [item.target_by(host.config) for item in host.without_own_keys]
     return (
-        host.room is not None and sum(given) > host.room.osds_bytes
-        and max(given) > host.limits.least_target_bytes  # else there is nothing to divide
-        and all(item.host != host.name for item in promises)
+        given * (1.0 - STEP_SHARE) > host.room.osds_bytes
+        # else there is nothing to divide
+        and max(shared, default=0) > host.limits.least_target_bytes
         and any(entry is not None and (entry.who, entry.number) in whole for entry in entries)
     )
 

@@ -7,6 +7,7 @@ applied and are gone, as a reboot takes drives' values away.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...core.change.change import BACK, Change, ChangeStatus
@@ -15,7 +16,7 @@ from ...core.change.waves import growing
 from ...core.cluster import ClusterState, OsdInfo, failure_domains
 from ...core.config_database import Config, ConfigEdit, OsdValue, same
 from ...core.host_report import DriveKind, HostReport
-from ...core.model import Finding, FindingCode, Role, Severity
+from ...core.model import DriveModel, Finding, FindingCode, Role, Severity
 from ...core.options.entries import OPTIONS
 from ...core.options.option import Follow, Option
 from ...core.setting.config_setting import ConfigSetting, sample
@@ -35,7 +36,7 @@ ADVICE = (
     (
         FindingCode.OPTION_DRIFT,
         "option{s} {does|do} not have the value that was applied, or {has|have} it on another "
-        "kind of drive",
+        "drive model",
         "somebody has set another one, or the host was rebooted: of drives' options bcache's mode "
         "alone survives that. Set it again with `ceph wcache plan --knob=options` and `apply`, or "
         "go back with `ceph wcache rollback` and the plan that is named. Where the line says what "
@@ -48,7 +49,8 @@ OPTIONS_KNOB = Knob(
     assigns=True,
 )
 Key = Tuple[str, str]
-STRAYED = "is on another kind of drive now, of which the plan's verdicts say nothing"
+OnDrive = Tuple[DriveModel, DriveKind]
+STRAYED = "is on another drive model now, of which the plan's verdicts say nothing"
 
 
 def drifted(
@@ -58,7 +60,7 @@ def drifted(
     """A finding for each drive or OSD that does not have what the newest plan of it gave it.
 
     `reports` and `config` are those that tell of what is there now.  `moving` are cache domains
-    that are held or changed now, by host.  So is a value on another kind of drive than it is for.
+    that are held or changed now, by host.  So is a value on another drive model than it is for.
     """
     found = []
     drives, stored = _stands(plans)
@@ -73,16 +75,17 @@ def drifted(
                 found.append(_of_drive(plan_id, setting, drive.dev_name, unlike))
     if config is None:
         return found
-    kinds = kinds_now(reports.values(), cluster) if stored else {}
+    blocks = blocks_now(reports.values(), cluster) if stored else {}
     for plan_id, change, edit in stored.values():
         entry = config.at(*edit.key)
         now = None if entry is None else entry.value
-        elsewhere = strayed(change, edit, kinds)
+        elsewhere = strayed(change, edit, blocks)
         if same(now, edit.value) is elsewhere:
             remove = typed("ceph config rm {} {}", *edit.key)
             said = f"plan {plan_id} set {edit.name} {edit.value}, and " + (
-                f"{edit.who} {STRAYED}. Remove it with {remove}; another plan may set what is "
-                "better there" if elsewhere else f"it is {now or 'not set'} there"
+                f"{edit.who} {STRAYED}. Set what was there before, or remove it with {remove}; "
+                "another plan may set what is better there" if elsewhere
+                else f"it is {now or 'not set'} there"
             )
             found.append(_finding(edit.who, said))
     return found
@@ -106,16 +109,24 @@ def _stands(
     return drives, stored
 
 
-def strayed(change: Change, edit: ConfigEdit, kinds: Mapping[str, DriveKind]) -> bool:
-    """Whether an OSD is on a drive of which no verdict spoke for its value, by `kinds_now`."""
-    spoken = {(ground.kind, ground.value) for ground in change.grounds}
-    return edit.who in kinds and bool(spoken) and (kinds[edit.who], edit.value) not in spoken
+def strayed(change: Change, edit: ConfigEdit, found: Mapping[str, OnDrive]) -> bool:
+    """Whether an OSD is on a drive model of which no verdict spoke for its value, by `blocks_now`.
+
+    Drives get new firmware and OSDs another class: neither makes it another drive.
+    """
+    if edit.who not in found or not change.grounds:
+        return False
+    mine = str(replace(found[edit.who][0], firmware=""))
+    spoken = [one.drive_model for one in change.grounds if one.value == edit.value]
+    return not any(f"{words} ".startswith(f"{mine} ") for words in spoken)
 
 
-def kinds_now(reports: Iterable[HostReport], cluster: ClusterState) -> Dict[str, DriveKind]:
-    """The kind of the drive that has an OSD's data, by the OSD's section."""
+def blocks_now(reports: Iterable[HostReport], cluster: ClusterState) -> Dict[str, OnDrive]:
+    """The model and the kind of the drive that has an OSD's data, by the OSD's section."""
     return {
-        f"osd.{osd.osd_id}": report.kind_of(drive.drive_model, osd.device_class)
+        f"osd.{osd.osd_id}": (
+            drive.drive_model, report.kind_of(drive.drive_model, osd.device_class)
+        )
         for report in reports for drive in report.drives for use in drive.uses
         for osd in [cluster.osd_of(report, use.osd_id)]
         if osd is not None and use.role is Role.BLOCK
@@ -278,8 +289,8 @@ def _told(
 ) -> Dict[int, Told]:
     """What is known of the kind of the drive that has an OSD's data, by OSD."""
     kinds = by_kind(verdicts, on_host=False)
-    mine = kinds_now(reports, cluster) if kinds else {}
-    return {int(who[len("osd."):]): kinds[kind] for who, kind in mine.items() if kind in kinds}
+    mine = blocks_now(reports, cluster) if kinds else {}
+    return {int(who[len("osd."):]): kinds[kind] for who, (_, kind) in mine.items() if kind in kinds}
 
 
 def _without(asked: Asked, reports: Iterable[HostReport]) -> Dict[int, str]:

@@ -305,7 +305,8 @@ def test_hosts_whose_memory_differs_by_little_have_one_section():
     gib = 9.0, 9.4, 8.7
     mgr = a_mgr(hosts=len(gib), classes=("hdd",), each=2, memory_floor=GIB)
     for number, size in enumerate(gib):
-        has_now(mgr, HostMemory(int(size * GIB)), f"h{number}")
+        limit = CgroupLimit(int(0.45 * size * GIB), (2 * number,))
+        has_now(mgr, HostMemory(int(size * GIB), 0, (limit,)), f"h{number}")
     watch(mgr)
     assert who_is_set(mgr) == {"osd/class:hdd"}
 

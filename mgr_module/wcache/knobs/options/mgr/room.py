@@ -18,7 +18,7 @@ from ....services.guards import disputed_domains, require_config, unseen
 from ....services.plans.planners import Parts, Planner
 from ...knob import Asked, Wanted
 from .. import osds, plan
-from ..osds import OPTIONS_KNOB, STRAYED, Refusals, drifted, kinds_now, strayed
+from ..osds import OPTIONS_KNOB, STRAYED, Refusals, blocks_now, drifted, strayed
 
 # What `auto` may change is worked out as often: it goes through all drives.
 WISHES_EVERY_S = 60.0
@@ -66,13 +66,13 @@ class OptionsPlanner(Planner):
         )
 
     def objection(self, rollout: Rollout, back: bool, world: World) -> str:
-        """Name an OSD that was planned for another kind of drive than it is on."""
+        """Name an OSD that was planned for another drive model than it is on."""
         left = [
             (change, edit) for change in rollout.changes if change.grounds and not back
             and change.status is ChangeStatus.PLANNED for edit in change.edits
         ]
-        kinds = kinds_now(world.believed_reports, world.cluster) if left else {}
-        return next((f"{one[1].who} {STRAYED}" for one in left if strayed(*one, kinds)), "")
+        blocks = blocks_now(world.believed_reports, world.cluster) if left else {}
+        return next((f"{one[1].who} {STRAYED}" for one in left if strayed(*one, blocks)), "")
 
     def tick(self, world: World) -> None:
         """Look now and then which hosts have values that `auto` would change."""
