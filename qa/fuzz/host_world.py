@@ -171,6 +171,8 @@ class Host:
         self.fake.write("state/lock", MATRIX)
         self.fake.write("state/probe_id", "0123456789abcdef" * 2 + "\n")
         self.fake.write(f"etc/udev/rules.d/{udev_rule.file_name(WWID)}", "")
+        boot_rule = udev_rule.boot_rule((WWID,))
+        self.fake.write(f"etc/udev/rules.d/{udev_rule.FILE_NAME}", boot_rule)
         Appearing(str(self.root / "run")).begin("sda", "a", CacheMode.WRITE_THROUGH)
 
     def _read(self, handle: int, bytes_max: int) -> Optional[bytes]:
@@ -233,7 +235,8 @@ class Host:
             lambda: foreign.find(files, {}), WriterSearch(files, sleep=lambda _s: None).find,
             lambda: glance(files.sys, root, ()), lambda: files.boot_id,
             lambda: in_container(root, {}),
-            lambda: [is_stopped(os.getpid()), catches(os.getpid())], lambda: rules.mode(WWID),
+            lambda: [is_stopped(os.getpid()), catches(os.getpid())],
+            lambda: rules.mode(WWID), lambda: rules.pins(WWID),
             self.journal.journal.read, self.journal.program, probe_id, evidence.proofs,
             evidence.power_cuts, evidence.disobeyed, self.requests.pending,
             lambda: self.requests.wait("x", 0.1, lambda: True, lambda _seconds: None),

@@ -253,20 +253,21 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
     Lines stay of drives that are off, and of those that are not here now.
     """
     need = needing_the_rule(preparation, host)
+    needing = [(need[wwid], host.names(name, wwid)) for name, wwid in host.disks() if wwid in need]
     lines = preparation.look().lines
     absent = _absent(lines, host)
     named_now = {name for line in chosen.lines for name in name_in(line).split("|")}
-    kept, why = [], []
+    kept, why_kept = [], []
     for line in sorted(filter(pins_one, lines.difference(chosen.lines))):
-        reasons = [need[wwid] for wwid in need if lines_naming(wwid, (line,))]
+        reasons = [why for why, names in needing if any(lines_naming(n, (line,)) for n in names)]
         if line in absent:
             reasons.append("its drive is not on this host now")
         elif "|" in name_in(line) and not named_now.isdisjoint(name_in(line).split("|")):
             reasons.append("an older kernel gives its drive the other name")
         if reasons:
             kept.append(line)
-            why.append(reasons[0])
-    return replace(chosen, kept=tuple(kept), why_kept=tuple(why))
+            why_kept.append(reasons[0])
+    return replace(chosen, kept=tuple(kept), why_kept=tuple(why_kept))
 
 
 def _absent(lines: FrozenSet[str], host: LinuxDriveHost) -> FrozenSet[str]:

@@ -71,6 +71,9 @@ def test_under_an_older_kernel_a_drive_that_is_off_is_here_and_keeps_the_rule(fa
         with pytest.raises(ConflictError, match="the cache of sda is off now"):
             unprepared(fake_host, host, gone=gone)
     assert has_rule(fake_host)
+    (fake_host.root / "osd/osd.0/block").unlink()  # nor does `prepare` without its OSD let it go
+    prepare(fake_host, host)
+    assert "naa." in (fake_host.root / f"etc/{WHERE}").read_text()
 
 
 def test_a_rule_that_turns_a_cache_off_at_each_boot_keeps_the_boot_rule(fake_host):
