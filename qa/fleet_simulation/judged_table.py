@@ -9,6 +9,8 @@ from wcache.options import Options
 
 from .judged import HOST_DRIVES, Judged, Kind
 
+HARMLESS = (Kind.GOOD, Kind.SAME)
+
 
 def kinds(seed: int) -> Tuple[Kind, Kind]:
     """What the two rollouts of a seed do: one does no harm, one does."""
@@ -31,7 +33,7 @@ def table(found: List[Judged]) -> Tuple[List[str], List[str]]:
         held = max((item.held_hours for item in mine if item.ended == "done"), default=0.0)
         ends = Counter(item.ended for item in mine)
         harm_s = max(item.harm_s for item in mine)
-        some = kind in (Kind.WORSE, Kind.SOME_WORSE)
+        some = kind not in HARMLESS
         took = f"{min(done):.1f} to {max(done):.1f} h" if done else "-"
         bad = max((item.bad for item in mine), default=0)
         waited, drives = f"to {held:.1f} h", f"at most {bad}" if some else "-"
@@ -50,6 +52,10 @@ def table(found: List[Judged]) -> Tuple[List[str], List[str]]:
             late = sum(item.ended == "done" or item.bad > bad_max for item in mine)
             if late > 0.01 * len(mine):
                 broken.append(f"{name}: {late} found late or never")
-        elif len(mine) - len(done) > 0.01 * len(mine):
-            broken.append(f"{name}: {len(mine) - len(done)} were stopped")
+    for osds in sorted({item.osds for item in found}):
+        # What does no harm is promised together: of 150 with no effect one is already 0.7%.
+        well = [item for item in found if item.osds == osds and item.kind in HARMLESS]
+        stopped = sum(item.ended != "done" for item in well)
+        if stopped > 0.01 * len(well):
+            broken.append(f"{osds} OSDs, no harm: {stopped} of {len(well)} were stopped")
     return lines, broken

@@ -44,8 +44,8 @@ def test_two_failure_domains_at_once_are_noticed():
     (WELL, []),
     (FOUND, []),
     (replace(WELL, hours=24.5), ["24.5 h"]),
-    (replace(WELL, ended="worse", changed=7), ["1 were stopped"]),
-    (replace(WELL, ended="stopped", changed=7), ["1 were stopped"]),
+    (replace(WELL, ended="worse", changed=7), ["no harm: 1 of 1 were stopped"]),
+    (replace(WELL, ended="stopped", changed=7), ["no harm: 1 of 1 were stopped"]),
     (replace(FOUND, bad=30), ["1 found late"]),
     (replace(FOUND, ended="done", bad=50), ["1 found late"]),
     (replace(FOUND, harm_s=Options().rollout_harm_max_s + 1.0), ["601 s of harm, 600 allowed"]),
@@ -55,3 +55,12 @@ def test_the_table_says_what_was_promised_and_does_not_hold(found, says):
     assert len(lines) == 2
     assert [said in line for said, line in zip(says, broken)] == [True] * len(broken)
     assert len(says) == len(broken)
+
+
+def test_rollouts_that_do_no_harm_are_counted_together():
+    same = replace(WELL, kind=Kind.SAME)
+    stopped = replace(same, ended="stopped", changed=1)
+    of_both = [WELL] * 153 + [same] * 147
+    assert table([*of_both, *[stopped] * 3])[1] == []
+    broken = table([*of_both, *[stopped] * 4, FOUND])[1]
+    assert broken == ["1000 OSDs, no harm: 4 of 304 were stopped"]
