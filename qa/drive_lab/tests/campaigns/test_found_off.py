@@ -286,12 +286,12 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.put("measured")
     (said,) = [line for line in stage.remove_host().splitlines() if "the boot rule stays" in line]
     assert said.count("is off now and may come on by a reset") == len(OSDS)
-    assert said.endswith("by hand: found-off.md of the package ceph-mgr-wcache")
+    assert said.endswith("by hand: leave.md of the package ceph-mgr-wcache")
     assert stage.left() == [f"/etc/udev/rules.d/{BOOT_RULE}"], "and nothing else of ours"
     stage.boot()
     assert stage.kept("found-off", "cured", "measured") == [True] * 3
     assert stage.seen() == off_and_flushing, "the rule needs no probe"
-    # by hand, as doc/found-off.md says; the guest's image is not of its own making
+    # by hand, as doc/leave.md says; the guest's image is not of its own making
     stage.up.lab.guest.sh(f"rm /etc/udev/rules.d/{BOOT_RULE}; sync").checked()
     stage.boot()
     assert stage.kept("found-off", "cured", "measured") == [True] * 3
