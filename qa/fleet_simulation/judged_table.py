@@ -52,8 +52,10 @@ def table(found: List[Judged]) -> Tuple[List[str], List[str]]:
             late = sum(item.ended == "done" or item.bad > bad_max for item in mine)
             if late > 0.01 * len(mine):
                 broken.append(f"{name}: {late} found late or never")
+        elif ends["worse"] > 0.01 * len(mine):
+            broken.append(f"{name}: {ends['worse']} called worse")
     for osds in sorted({item.osds for item in found}):
-        # What does no harm is promised together: of 150 with no effect one is already 0.7%.
+        # what does no harm is promised together: of 150 without effect two are already 1.3%
         well = [item for item in found if item.osds == osds and item.kind in HARMLESS]
         stopped = sum(item.ended != "done" for item in well)
         if stopped > 0.01 * len(well):

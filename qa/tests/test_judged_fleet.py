@@ -44,7 +44,7 @@ def test_two_failure_domains_at_once_are_noticed():
     (WELL, []),
     (FOUND, []),
     (replace(WELL, hours=24.5), ["24.5 h"]),
-    (replace(WELL, ended="worse", changed=7), ["no harm: 1 of 1 were stopped"]),
+    (replace(WELL, ended="worse", changed=7), ["1 called worse", "1 of 1 were stopped"]),
     (replace(WELL, ended="stopped", changed=7), ["no harm: 1 of 1 were stopped"]),
     (replace(FOUND, bad=30), ["1 found late"]),
     (replace(FOUND, ended="done", bad=50), ["1 found late"]),
@@ -57,10 +57,23 @@ def test_the_table_says_what_was_promised_and_does_not_hold(found, says):
     assert len(says) == len(broken)
 
 
-def test_rollouts_that_do_no_harm_are_counted_together():
+def test_rollouts_that_do_no_harm_are_counted_together_and_each_size_by_itself():
     same = replace(WELL, kind=Kind.SAME)
     stopped = replace(same, ended="stopped", changed=1)
-    of_both = [WELL] * 153 + [same] * 147
+    of_both = [WELL] * 150 + [same] * 147
+    large = replace(stopped, osds=10_000)
     assert table([*of_both, *[stopped] * 3])[1] == []
-    broken = table([*of_both, *[stopped] * 4, FOUND])[1]
-    assert broken == ["1000 OSDs, no harm: 4 of 304 were stopped"]
+    broken = table([*of_both[1:], *[stopped] * 4, large, FOUND])[1]
+    assert broken == [
+        "1000 OSDs, no harm: 4 of 300 were stopped", "10000 OSDs, no harm: 1 of 1 were stopped",
+    ]
+
+
+@pytest.mark.parametrize("kind", [Kind.SAME, Kind.GOOD])
+def test_of_each_kind_that_does_no_harm_one_percent_may_be_called_worse(kind):
+    well = replace(WELL, kind=kind)
+    worse = replace(well, ended="worse", changed=1)
+    other = [replace(WELL, kind=Kind.GOOD if kind is Kind.SAME else Kind.SAME)] * 150
+    assert table([*other, *[well] * 149, worse])[1] == []
+    broken = table([*other, *[well] * 148, *[worse] * 2])[1]
+    assert broken == [f"1000 OSDs, {kind.value}: 2 called worse"]
