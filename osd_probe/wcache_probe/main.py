@@ -68,6 +68,8 @@ def linux_host(
 def linux_changes(options: argparse.Namespace) -> HostWatch:
     """Listen for events of the kernel, and glance at what no event tells."""
     from .changes import HostWatch
+    from .linux.block.host_files import HostFiles
+    from .linux.block.osds import RunningOsds
     from .linux.glance import Uevents, glance
     from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
 
@@ -75,7 +77,10 @@ def linux_changes(options: argparse.Namespace) -> HostWatch:
     paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
     paths.append(os.path.join(root, RULES_FOLDER))
     events = Uevents()
-    return HostWatch(events.fd, events.drain, lambda: glance("/sys", root, paths))
+    running = RunningOsds(HostFiles(etc=os.path.join(root, "etc")))
+    return HostWatch(
+        events.fd, events.drain, lambda: (glance("/sys", root, paths), running.now())
+    )
 
 
 @dataclass(frozen=True)

@@ -340,9 +340,10 @@ def test_what_was_applied_on_a_host_that_is_removed_can_be_rolled_back(
 
 def applied(wcache: Wcache) -> str:
     """Apply what is recommended, to its end; the plan's id."""
+    # the mgr may just have started: it reads what it has stored, and waits for each host's report
+    wcache.wait("a mgr that has started", lambda: wcache("recommend"), 120)
     decided(wcache)
     plan_id = str(wcache("plan")["plan_id"])
-    # the mgr may just have started: it waits for a report of each host
     wcache.wait("apply", lambda: wcache("apply", plan_id=plan_id, override="ok_to_stop"), 120)
     wcache.wait("the change", lambda: wcache("plan show", plan_id=plan_id)["status"] == "done", 300)
     return plan_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from wcache_probe.linux.block.foreign import WriterSearch
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.main import linux_changes
 
 OTHER = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
@@ -219,6 +221,26 @@ def test_of_two_that_say_they_are_one_osd_both_are_shown_and_neither_is_touched(
     assert [(d.dev_name, d.foreign_uses) for d in drives] == [("loop0", said), ("loop1", said)]
 
 
+# ---- those that run
+
+def test_an_osd_counts_as_running_once_it_has_opened_its_folder_and_a_device(fake_host):
+    folder = an_osd(fake_host)
+    running, fds = osds.RunningOsds(fake_host.files), fake_host.root / "proc/77/fd"
+    opened = {link.name: os.readlink(link) for link in fds.iterdir()}
+    assert len(opened) == 2
+    for link in fds.iterdir():
+        link.unlink()
+    assert running.now() == frozenset()
+    for name, target in opened.items():
+        assert running.now() == frozenset(), "it is still starting"
+        (fds / name).symlink_to(target)
+    assert running.now() == {"77"}
+    fake_host.running(78, folder, ["loop0"], uids=(1000,) * 4)
+    assert running.now() == {"77"}, "whoever calls himself so is a stranger"
+    (fake_host.root / "proc/77/comm").unlink()
+    assert running.now() == frozenset()
+
+
 # ---- real processes
 
 CALLED_OSD = """
@@ -346,6 +368,19 @@ def test_an_osd_in_a_container_is_found_through_its_own_root(loop_device, tmp_pa
         search = WriterSearch(HostFiles())
         assert device.number not in search.find(by_osds).by_number
         assert device.number in search.find().by_number
+
+
+@root_only
+def test_an_osd_that_starts_after_a_report_is_told_by_a_glance(loop_device, tmp_path):
+    options = argparse.Namespace(host_root="/", run_dir=str(tmp_path), state_dir=str(tmp_path))
+    changes = linux_changes(options)
+    before = changes.glance()
+    with process(
+        CONTAINER, f"/dev/{loop_device[0]}", tmp_path / "c", 167, "chroot",
+        before=["unshare", "--mount", "--propagation", "private"],
+    ) as child:
+        _, running = changes.glance()
+        assert running - before[1] == {str(child.pid)}
 
 
 @root_only

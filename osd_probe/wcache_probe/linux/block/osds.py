@@ -21,7 +21,7 @@ import glob
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from wcache.core.model import Role
@@ -107,6 +107,36 @@ def discover(
             if not any(osd.devices for osd in known):
                 known[:] = [stopped]
     return tuple(osd for key in sorted(found) for osd in _of_one_name(found[key]))
+
+
+@dataclass
+class RunningOsds:
+    """Which processes are OSDs that have opened their folder and a device.
+
+    A host that boots starts probe and OSDs at once, and of an OSD that is still starting a report
+    tells nothing where others may change what is above its folder.  So the next one must not wait.
+    """
+
+    files: HostFiles = field(default_factory=HostFiles)
+    _known: FrozenSet[str] = frozenset()  # their files are not looked at again
+
+    def now(self) -> FrozenSet[str]:
+        """Numbers of these processes; of a stranger that is called so none."""
+        users = trust_of(self.files).users
+        self._known = frozenset(
+            name for name in entries(self.files.proc, PROCESSES_MAX)
+            if name.isdigit() and _text(self.files.proc, name, "comm") == "ceph-osd"
+            and (name in self._known or self._has_opened(name, users))
+        )
+        return self._known
+
+    def _has_opened(self, name: str, users: FrozenSet[int]) -> bool:
+        process = os.path.join(self.files.proc, name)
+        try:
+            _check_users(process, users)
+            return all(_opened(self.files, process))
+        except (StrangerError, OSError):
+            return False
 
 
 def _of_one_name(osds: Sequence[OsdDevices]) -> Sequence[OsdDevices]:
