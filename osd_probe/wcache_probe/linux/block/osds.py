@@ -113,8 +113,9 @@ def discover(
 class RunningOsds:
     """Which processes are OSDs that have opened their folder and a device.
 
-    A host that boots starts probe and OSDs at once, and of an OSD that is still starting a report
-    tells nothing where others may change what is above its folder.  So the next one must not wait.
+    A host that boots starts probe and OSDs at once.  While ceph-volume activates an OSD, its
+    folder has no links to its devices (ceph_volume/objectstore/bluestore.py, unlink_bs_symlinks),
+    and a report knows nothing of it.  So one must follow when it runs.
     """
 
     files: HostFiles = field(default_factory=HostFiles)
